@@ -12,14 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from raglab.languages import TEXTS, meant_key
 from raglab.user_warnings import warn_user
 
 LONGEST_EXPRESSION = 10_000  # characters
@@ -341,10 +342,13 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
     rows = dict(_bundled_pack())
     kept, retired = without_retired(stated)
     if retired:
-        shown = ", ".join(retired[:6]) + (f" and {len(retired) - 6} more" if len(retired) > 6 else "")
+        named = [f"{path}{RETIRED_MEANING.get(path.rpartition('.')[2], '')}" for path in retired[:6]]
+        shown = ", ".join(named) + (f" and {len(retired) - 6} more" if len(retired) > 6 else "")
         warn_user(
             f"{where(retired[0])}: {len(retired)} keys of an earlier version do nothing any more: {shown}; remove them."
         )
+    if unread := _unread(kept):
+        warn_user(f"{where(unread[0])}: nothing reads {', '.join(unread)}; correct the names, or remove the entries.")
     for key, value in kept.items():
         deep = key in MERGED and isinstance(value, Mapping)
         rows[key] = merge_packs(rows.get(key, {}), value) if deep else value
@@ -374,6 +378,10 @@ _RETIRED = {
     "vague_role": "unless field key",
     "wording": "any_document documents families values sections written",
     "field_wording": "a named",
+}
+RETIRED_MEANING = {  # of keys whose name does not say it
+    "a": " (the field after a negation; `the` alone is read)",
+    "named": " (whether pages name or state it; `the` alone is read)",
 }
 # Keys of earlier versions, by the part that they stood in; '' is the pack.
 RETIRED: Mapping[str, frozenset[str]] = {part: frozenset(keys.split()) for part, keys in _RETIRED.items()}
@@ -457,11 +465,45 @@ def _problem(problem: Mapping[str, Any], where: Callable[[str], str]) -> str:
     path = ".".join(str(part) for part in problem["loc"])
     file = where(path)
     if problem["type"] == "extra_forbidden":
-        return f"{file}: {path}: unknown key; see datasets/README.md for what a pack holds."
+        *inside, key = problem["loc"]
+        near = meant_key(key, _keys_at(Pack, inside), "".join(f"{part}." for part in inside))
+        return f"{file}: {path}: unknown key; {near or 'see datasets/README.md for what a pack holds.'}"
     rule = str(problem["msg"]).removeprefix("Value error, ")
     if not path:
         return f"{file}: {rule}."
     return f"{file}: {path}: {rule[0].lower() + rule[1:]}, got {str(problem['input'])[:80]!r}."
+
+
+def _keys_at(kind: Any, path: Sequence[Any]) -> tuple[str, ...]:  # noqa: ANN401 - a model, or a form that holds one
+    """Keys that a pack may have at a path; () where it has no keys of its own there."""
+    if not isinstance(kind, type) or not issubclass(kind, BaseModel):
+        inner = [one for one in get_args(kind) if one not in {str, type(None), ...}]
+        skipped = path[1:] if get_origin(kind) in {Mapping, tuple} else path
+        return _keys_at(inner[0], skipped) if inner else ()
+    if not path:
+        return tuple(kind.model_fields)
+    return _keys_at(kind.model_fields[str(path[0])].annotation, path[1:])
+
+
+def _unread(stated: Mapping[str, Any]) -> list[str]:
+    """Entries of a pack that nothing reads: of a language that there is not, and wording of a field that it lacks."""
+    texts = [(key, stated.get(key)) for key in ("wording", "language_words", "amounts")]
+    paths = [
+        (f"{key}.{language}", meant_key(language, TEXTS, f"{key}."))
+        for key, by_language in texts
+        if isinstance(by_language, Mapping)
+        for language in by_language
+        if language not in TEXTS
+    ]
+    fields = stated.get("fields")
+    if isinstance(fields, Mapping) and isinstance(stated.get("wording"), Mapping):
+        for language, wording in stated["wording"].items():
+            own = wording.get("fields") if isinstance(wording, Mapping) else None
+            for name in own if isinstance(own, Mapping) else ():
+                if name not in fields:
+                    path = f"wording.{language}.fields."
+                    paths.append((f"{path}{name}", meant_key(name, map(str, fields), path)))
+    return [f"{path} ({meant})" if meant else path for path, meant in paths]
 
 
 @cache

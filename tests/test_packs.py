@@ -274,11 +274,55 @@ def test_wording_of_earlier_versions_is_named_and_does_nothing() -> None:
     """A field's article alone is read; a pack with more still loads, with one line that names the keys."""
     wording = {"en": {"fields": {"fee": {"the": "the fee", "a": "a fee", "named": "stated"}}}}
     fields = {"fee": {"asked": ["fee"]}}
-    with pytest.warns(UserWarning, match=r"2 keys .*: wording\.en\.fields\.fee\.a, wording\.en\.fields\.fee\.named;"):
+    told = (
+        r"2 keys .*: wording\.en\.fields\.fee\.a \(the field after .*, wording\.en\.fields\.fee\.named \(whether .*\);"
+    )
+    with pytest.warns(UserWarning, match=told):
         pack = pack_of({"name": "gym", "fields": fields, "wording": wording})
     assert pack == pack_of(
         {"name": "gym", "fields": fields, "wording": {"en": {"fields": {"fee": {"the": "the fee"}}}}}
     )
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({"feilds": {}}, r"feilds: unknown key; did you mean fields\?"),
+        (
+            {"fields": {"toll": {"asked": ["tolls?"], "reading": {"kind": "date", "lables": ["x"]}}}},
+            r"did you mean fields\.toll\.reading\.labels\?",
+        ),
+        (
+            {"roles": {"pilot": {"asked": ["pilot"], "field": "phone", "feild": "x"}}},
+            r"did you mean roles\.pilot\.field",
+        ),
+        ({"xyz": {}}, r"xyz: unknown key; see datasets/README"),
+    ],
+)
+def test_a_misspelt_key_is_named_with_the_one_that_is_meant(stated: dict[str, object], message: str) -> None:
+    """At any depth of a pack."""
+    with pytest.raises(ValueError, match=message):
+        pack_of(stated)
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({"wording": {"eng": {}}}, r"nothing reads wording\.eng \(did you mean wording\.en\?\); correct"),
+        ({"amounts": {"de": ["euro"]}}, r"nothing reads amounts\.de; correct"),
+        (
+            {
+                "fields": {"toll": {"asked": ["tolls?"]}},
+                "wording": {"en": {"fields": {"tolls": {"the": "the toll"}}}},
+            },
+            r"nothing reads wording\.en\.fields\.tolls \(did you mean wording\.en\.fields\.toll\?\)",
+        ),
+    ],
+)
+def test_what_nothing_reads_is_said(stated: dict[str, object], message: str) -> None:
+    """A section of another language, or of a field that the pack lacks, would do nothing in silence."""
+    with pytest.warns(UserWarning, match=message):
+        pack_of(stated)
 
 
 def test_no_module_names_a_trade() -> None:

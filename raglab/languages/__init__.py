@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache, reduce
 from importlib.resources import files
 from types import SimpleNamespace
@@ -146,6 +147,20 @@ LONGEST_EXPRESSION = 200_000  # characters of several together, their names repl
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled one is ten times faster
 
 
+def meant_key(name: object, known: Iterable[str], inside: str = "") -> str:
+    """Question after the key that is meant by one that there is not; '' where none is near.
+
+    Args:
+      inside: path that they stand in.
+
+    Example:
+      >>> meant_key("feilds", ["name", "fields"])
+      'did you mean fields?'
+    """
+    near = get_close_matches(str(name), list(known), 1)
+    return f"did you mean {inside}{near[0]}?" if near else ""
+
+
 def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  # noqa: ANN401 - any value of a language
     """Value of an entry by its kind; what breaks a rule goes to the problems, each with its place and remedy."""
     if callable(kind) and not isinstance(kind, By):
@@ -163,7 +178,9 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
         wrong = [key for key in given if type(key) is not kind.key]
         problems += [f"{inside}{key}: a key must be {_KEYS[kind.key]}." for key in wrong]
         return {key: _entry(item, kind.kind, f"{inside}{key}", problems) for key, item in given.items()}
-    problems += [f"{inside}{name}: unknown key; write one of en.yaml's keys." for name in given if name not in kind]
+    unknown = [name for name in given if name not in kind]
+    remedies = [meant_key(name, kind, inside) or "write one of en.yaml's keys." for name in unknown]
+    problems += [f"{inside}{name}: unknown key; {remedy}" for name, remedy in zip(unknown, remedies, strict=True)]
     entries = {name: _entry(given.get(name), part, f"{inside}{name}", problems) for name, part in kind.items()}
     return (Section if place else Language)(**entries)
 

@@ -2,7 +2,7 @@
 
 Every call is one request with a JSON schema and a prompt of at most 1,500 tokens, within the deadline of the question
 that is being answered. Question, reply and passages are sent as quoted data. What a model names is looked up in the
-text: a quote that stands nowhere is an error, which makes the default stand in (`protocol_calls`).
+text by `protocol_calls`: one quote that stands nowhere makes the default stand in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from raglab.answering.client import ModelClient, check_client, json_object
 from raglab.answering.generation import whole_text
 from raglab.answering.prompts import MOST_TOKENS, Prompt, data_prompt, fit_passages, messages, passage_room
-from raglab.extensions.clarification.field_values import is_quoted
 from raglab.live.clarifier import (
     GAP_KINDS,
     FieldValue,
@@ -244,10 +243,6 @@ def _find(
     if said.kind not in GAP_KINDS:
         return []
     readings = {one.value.strip(): GapReading(one.value.strip(), one.quote.strip()) for one in said.readings}
-    unstated = [one.quote for one in readings.values() if is_quoted(one.quote, near) is None]
-    if unstated:
-        msg = f"every quote must stand in the passages, got {unstated[0][:80]!r}"
-        raise ValueError(msg)
     return [QuestionGap(said.kind, said.field.strip(), tuple(readings.values()), "first")] if len(readings) > 1 else []
 
 
@@ -263,7 +258,8 @@ def _read_reply(call: ModelCall, reply: str, request: ReplyRequest) -> Reply:
     values = {one.value.casefold(): one.value for one in request.readings}
     value = values.get(said.value.strip().casefold(), said.value.strip())
     declined = (request.proposed,) if said.kind in {"declined", "corrected"} and request.proposed else ()
-    return Reply(said.kind, value, said.quote.strip(), declined)
+    quote = "" if value in values.values() else said.quote.strip()  # of a value on offer it is the user's own words
+    return Reply(said.kind, value, quote, declined)
 
 
 def _read_field(call: ModelCall, field: str, chunks: Sequence[Chunk]) -> FieldValue | None:

@@ -1,27 +1,36 @@
 """Protocol calls (shore): a parser, gap finder, reply reader and field reader of one's own, failing safe (S5.1).
 
-Each is called with an example when the system opens, for its return type. At every call what raises, takes too long,
-gives something of another type, or quotes what the documents do not hold gives way to the default, and is said once.
+Each is called with an example when the system opens. It gets copies that it cannot change, in a thread and a time of
+its own. What it gives is copied into plain types and checked: what raises, takes too long, or has one part of another
+type, or one that the documents do not hold, gives way to the default as a whole. That is said once a kind, and logged.
 """
 
 from __future__ import annotations
 
 import contextvars
+import inspect
+import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from raglab.answering.client import end_calls_within
+from raglab.default_learner import document_roles
 from raglab.extensions.clarification.field_values import is_quoted, read_value
 from raglab.extensions.clarification.gaps import Nearness, find_gaps
-from raglab.extensions.clarification.question_parsing import VERSION, parse_question
+from raglab.extensions.clarification.language_words import plain, stems
+from raglab.extensions.clarification.question_parsing import TASKS, VERSION, parse_question
 from raglab.extensions.clarification.replies import NOT_UNDERSTOOD, read_reply
 from raglab.extensions.clarification.reply_names import MORE_TASKS, own_statement, pages_of
 from raglab.live.clarifier import (
-    GAP_KINDS,
     MIN_FIELD_CONFIDENCE,
+    SLOTS,
     FieldReader,
     FieldValue,
     GapFinder,
@@ -36,12 +45,15 @@ from raglab.live.clarifier import (
 )
 from raglab.packs import GENERIC, Pack
 from raglab.user_warnings import warn_user
-from raglab.values import Chunk, ModelUnavailableError
+from raglab.values import Chunk
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0  # of one call
 LONGEST = 200  # characters of a value
+LONGEST_TEXT = 20_000  # characters of a question or quote
 MOST = 20  # readings of a gap
+MOST_PARTS = 1_000  # of a list
+MOST_LATE = 8  # calls that still run after their time; more are not begun
 PAGE_SCOPES = ("toc", "document", "last")
 EXAMPLE = Chunk("example#1", "Fees\n\nPet deposit: £250\n\nKey deposit: £50", "example.md", 1)
 EXAMPLE_QUESTION = "What is the deposit?"
@@ -53,6 +65,13 @@ EXAMPLE_REQUEST = ReplyRequest(
     "Pet deposit",
     (EXAMPLE,),
 )
+FORMS = {
+    "parser": "(question, documents) -> ParsedQuestion",
+    "gap_finder": "(parsed, documents, hits) -> list of QuestionGap",
+    "reply_reader": "(reply, request) -> Reply",
+    "field_reader": "(field, chunks) -> FieldValue or None",
+}
+_calling: contextvars.ContextVar[tuple[object, ...]] = contextvars.ContextVar("calling", default=())
 
 
 class Fallback(NamedTuple):
@@ -60,6 +79,20 @@ class Fallback(NamedTuple):
 
     role: str
     reason: str
+
+
+class CallFailedError(Exception):
+    """A callable of the user gave nothing that can be taken; its text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCall:
+    """A callable of the user with what it calls itself, which is read once: reading it may raise."""
+
+    call: Callable[..., Any]
+    version: str
+    model: str
+    prompt_version: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,85 +111,55 @@ class ProtocolCalls:
     field_reader: FieldReader | None = None
     timeout_s: float | None = TIMEOUT_S
     fallbacks: list[Fallback] = field(default_factory=list, repr=False)
-    _told: set[str] = field(default_factory=set, repr=False)
+    _told: set[tuple[str, str]] = field(default_factory=set, repr=False)
+    _late: list[threading.Thread] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        """Read what each calls itself."""
+        for role in FORMS:
+            call = getattr(self, role)
+            if call is not None and not isinstance(call, OwnCall):
+                names = (_name(call, name, self.timeout_s) for name in ("version", "model", "prompt_version"))
+                version, *more = names
+                version = version or _name(call, "__name__", self.timeout_s) or _name(type(call), "__name__", None)
+                object.__setattr__(self, role, OwnCall(call, version or role, *more))
 
     def for_request(self) -> ProtocolCalls:
         """The same calls with the fallbacks of one request alone."""
-        given = (
-            self.pack,
-            self.least,
-            self.parser,
-            self.gap_finder,
-            self.reply_reader,
-            self.field_reader,
-            self.timeout_s,
-        )
-        return ProtocolCalls(*given, [], self._told)
+        return replace(self, fallbacks=[])
 
     def names(self) -> dict[str, str]:
         """Version of each of the four, by its role."""
-        own = {
-            "parser": self.parser,
-            "gap_finder": self.gap_finder,
-            "reply_reader": self.reply_reader,
-            "field_reader": self.field_reader,
-        }
-        return {role: VERSION if call is None else version_of(call) for role, call in own.items()}
+        return {role: getattr(getattr(self, role), "version", VERSION) for role in FORMS}
 
     def check(self) -> None:
         """Call what the user gave with an example.
 
-        A language model (what has a `model`) that is away, slow or misreads the example is said, and not refused.
+        What fails on it is said, and not refused: a language model may be away, slow or wrong this once.
 
         Raises:
-          ValueError: it is no callable, gives another type, or raises; says which, and what it must give.
+          ValueError: it can never work: it is no callable, is async, or takes other arguments.
         """
-        parsed = parse_question(EXAMPLE_QUESTION, (EXAMPLE,))
-        tries: tuple[tuple[str, Any, tuple[Any, ...], Callable[[Any], Any], str], ...] = (
-            ("parser", self.parser, (EXAMPLE_QUESTION, (EXAMPLE,)), _parsed, "(question, documents) -> ParsedQuestion"),
-            (
-                "gap_finder",
-                self.gap_finder,
-                (parsed, (EXAMPLE,), (EXAMPLE,)),
-                partial(_gaps, documents=(EXAMPLE,)),
-                "(parsed, documents, hits) -> list of QuestionGap",
-            ),
-            ("reply_reader", self.reply_reader, ("yes", EXAMPLE_REQUEST), _reply, "(reply, request) -> Reply"),
-            (
-                "field_reader",
-                self.field_reader,
-                ("deposit", (EXAMPLE,)),
-                partial(_value, chunks=(EXAMPLE,)),
-                "(field, chunks) -> FieldValue or None",
-            ),
-        )
-        for role, call, example, checked, form in tries:
-            if call is None:
-                continue
-            if not callable(call):
-                old = (
-                    " Classes with .parse or .read are of an earlier version; of a model: ModelCalls(client).arguments."
-                    if hasattr(call, "parse") or hasattr(call, "read")
-                    else ""
-                )
-                msg = f"{role} must be a callable {form}, got {type(call).__name__}; see raglab.live.clarifier.{old}"
-                raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
-            try:
-                checked(_in_time(call, example, self.timeout_s))
-            except (ModelUnavailableError, TimeoutError) as error:  # it may be up, or loaded, at the first question
-                self._warn(role, call, _told_error(error))
-            except Exception as error:
-                if getattr(call, "model", ""):  # what a language model writes is no error of the code that asks it
-                    self._warn(role, call, _told_error(error))
-                    continue
-                msg = f"{role} must be a callable {form}, and failed on an example: {_told_error(error)}; correct it."
-                raise ValueError(msg) from error
+        given = {role: getattr(self, role) for role in FORMS if getattr(self, role) is not None}
+        for role, own in given.items():
+            if problem := _misfit(own.call, FORMS[role]):
+                msg = f"{role} must be a callable {FORMS[role]}, got {problem}"
+                raise ValueError(msg)
+        documents, trial = (EXAMPLE,), self.for_request()
+        tries: dict[str, Callable[[], object]] = {
+            "parser": lambda: trial.parse(EXAMPLE_QUESTION, documents),
+            "gap_finder": lambda: trial.gaps(parse_question(EXAMPLE_QUESTION, documents), documents, documents),
+            "reply_reader": lambda: trial.reply("yes", EXAMPLE_REQUEST),
+            "field_reader": lambda: trial.value("deposit", documents),
+        }
+        for role in given:
+            tries[role]()
 
     def parse(self, question: str, documents: Sequence[Chunk]) -> ParsedQuestion:
         """The question as typed fields."""
         default = partial(parse_question, question, documents, pack=self.pack)
-        parsed = self._call("parser", self.parser, (question, documents), _parsed, default)
-        return parsed if parsed.question else parsed.model_copy(update={"question": question})
+        parsed = self._call("parser", (question, documents), partial(_parsed, documents=documents), default)
+        return parsed if parsed.question.strip() else parsed.model_copy(update={"question": question})
 
     def gaps(
         self,
@@ -171,155 +174,302 @@ class ProtocolCalls:
           nearness: of texts to the question, for the default.
         """
         default = partial(find_gaps, parsed, documents, hits, pack=self.pack, least=self.least, nearness=nearness)
-        return self._call(
-            "gap_finder", self.gap_finder, (parsed, documents, hits), partial(_gaps, documents=documents), default
-        )
+        return self._call("gap_finder", (parsed, documents, hits), partial(_gaps, documents=documents), default)
 
     def reply(self, reply: str, request: ReplyRequest) -> Reply:
         """What a reply names, of what there is."""
-        said = self._call(
-            "reply_reader", self.reply_reader, (reply, request), _reply, partial(read_reply, reply, request)
+        checked = partial(_reply, asked=request)
+        return self._call(
+            "reply_reader", (reply, request), checked, lambda: checked_reply(read_reply(reply, request), request)
         )
-        return checked_reply(said, request)
 
     def value(self, field: str, chunks: Sequence[Chunk], *, about: str = "") -> FieldValue | None:
         """A field's value with a quote that the passages hold; about: words of the question, for the default."""
         default = partial(read_value, field, chunks, pack=self.pack, about=about)
-        return self._call("field_reader", self.field_reader, (field, chunks), partial(_value, chunks=chunks), default)
+        return self._call("field_reader", (field, chunks), partial(_value, chunks=chunks), default)
 
-    def _call(
-        self,
-        role: str,
-        call: Callable[..., Any] | None,
-        given: tuple[Any, ...],
-        checked: Callable[[Any], T],
-        default: Callable[[], T],
-    ) -> T:
-        """What the user's callable gives, checked; what the default gives where it fails."""
-        if call is None:
+    def _call(self, role: str, given: tuple[Any, ...], checked: Callable[[Any], T], default: Callable[[], T]) -> T:
+        """What the user's callable gives, copied and checked; what the default gives where it fails."""
+        own: OwnCall | None = getattr(self, role)
+        if own is None:
             return default()
         try:
-            return checked(_in_time(call, given, self.timeout_s))
-        except Exception as error:  # noqa: BLE001 - whatever a user's code raises, the question is answered
-            reason = _told_error(error)
-            self.fallbacks.append(Fallback(role, reason))
-            self._warn(role, call, reason)
-            return default()
+            self._check_free(role, own)
+            return _in_time(own.call, tuple(map(_frozen, given)), self.timeout_s, checked, self._late)
+        except CallFailedError as error:
+            reason = str(error)
+        self.fallbacks.append(Fallback(role, reason))
+        kind = (role, reason.partition(":")[0])
+        if kind not in self._told:
+            self._told.add(kind)
+            warn_user(f"{role} {own.version} failed ({reason}): the default stands in, wherever it fails.")
+        return default()
 
-    def _warn(self, role: str, call: object, reason: str) -> None:
-        """Say once that a default stands in."""
-        if role not in self._told:
-            self._told.add(role)
-            warn_user(f"{role} {version_of(call)} failed ({reason}): the default stands in, wherever it fails.")
+    def _check_free(self, role: str, own: OwnCall) -> None:
+        """Begin no call within itself, none beside many that still run, and none after a late one of this request."""
+        if any(call is own.call for call in _calling.get()):
+            msg = "RecursionError: it was called within itself"
+            raise CallFailedError(msg)
+        self._late[:] = [thread for thread in self._late if thread.is_alive()]
+        late = next((one.reason for one in self.fallbacks if one.role == role and one.reason.startswith(_LATE)), "")
+        if late or len(self._late) >= MOST_LATE:
+            raise CallFailedError(late or f"{_LATE}{len(self._late)} earlier calls still run")
 
 
-def version_of(call: object) -> str:
-    """Version of a callable: its `version`, else its name."""
-    return str(getattr(call, "version", "") or getattr(call, "__name__", "") or type(call).__name__)[:LONGEST]
+_LATE = "TimeoutError: "
 
 
-def _told_error(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error)[:LONGEST]}".rstrip(": ")
+def _misfit(call: object, form: str) -> str:
+    """Why something can never be called as a protocol is; '' where it may be."""
+    if not callable(call):
+        old = hasattr(call, "parse") or hasattr(call, "read")
+        remedy = " Classes with .parse or .read are of an earlier version; of a model: ModelCalls(client).arguments."
+        return f"{type(call).__name__}; see raglab.live.clarifier.{remedy if old else ''}"
+    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
+        return "an async function; write def, or run it by asyncio.run."
+    try:
+        signature = inspect.signature(call)
+    except Exception:  # noqa: BLE001 - one that states no arguments may take these
+        return ""
+    try:
+        signature.bind(*form.partition(")")[0].split(","))
+    except TypeError as error:
+        return f"arguments {str(signature)[:LONGEST]} ({error}); take these by position."
+    return ""
 
 
-def _in_time(call: Callable[..., Any], given: tuple[Any, ...], timeout_s: float | None) -> Any:  # noqa: ANN401
-    """What a callable gives within a time; it may go on by itself after that.
+def _name(call: object, name: str, timeout_s: float | None) -> str:
+    """What something calls itself by an attribute; '' where that is no text."""
+    with suppress(CallFailedError):
+        return _in_time(lambda: getattr(call, name, ""), (), timeout_s, _short_text, [])
+    return ""
+
+
+def _short_text(value: object) -> str:
+    return value[:LONGEST] if isinstance(value, str) else ""
+
+
+def _in_time(
+    call: Callable[..., Any],
+    given: tuple[Any, ...],
+    timeout_s: float | None,
+    checked: Callable[[Any], T],
+    late: list[threading.Thread],
+) -> T:
+    """What a callable gives within a time, copied and checked; it may go on by itself after that.
+
+    Args:
+      late: takes the thread that goes on.
 
     Raises:
-      TimeoutError: it took longer.
+      CallFailedError: it raised, took longer, or gave what cannot be taken.
     """
-    if timeout_s is None:
-        return call(*given)
-    result: list[Any] = []
-    failure: list[BaseException] = []
+    result: list[T] = []
+    failure: list[str] = []
     context = contextvars.copy_context()
-    context.run(end_calls_within, timeout_s)  # a language model writes no reply that nobody waits for
+    context.run(_calling.set, (*_calling.get(), call))
+    if timeout_s is not None:
+        context.run(end_calls_within, timeout_s)  # a language model writes no reply that nobody waits for
 
     def work() -> None:
         try:
-            result.append(context.run(call, *given))
-        except BaseException as error:  # noqa: BLE001 - handed to the caller
-            failure.append(error)
+            result.append(checked(plain_copy(context.run(call, *given))))
+        except BaseException as error:  # noqa: BLE001 - whatever a user's code raises, the question is answered
+            with suppress(BaseException):
+                failure.append(_told_error(error))
 
-    thread = threading.Thread(target=work, name="clarification protocol", daemon=True)
-    thread.start()
+    try:
+        thread = threading.Thread(target=work, name="clarification protocol", daemon=True)
+        thread.start()
+    except RuntimeError as error:  # no thread is left
+        raise CallFailedError(_told_error(error)) from None
     thread.join(timeout_s)
-    if failure:
-        raise failure[0]
+    if thread.is_alive():
+        late.append(thread)
+        msg = f"{_LATE}it took longer than {timeout_s:g} s"
+        raise CallFailedError(msg)
     if not result:
-        msg = f"it took longer than {timeout_s:g} s"
-        raise TimeoutError(msg)
+        raise CallFailedError(*failure or ["an error that has no text"])
     return result[0]
+
+
+def _told_error(error: BaseException) -> str:
+    """An error in one line that any log takes."""
+    told = f"{error}"
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        told = f"{'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r:.80}"
+    line = " ".join(f"{type(error).__name__}: {told[:LONGEST]}".split()).replace("\0", "?")
+    return line.encode("utf-8", "replace").decode().rstrip(": ")
+
+
+# --- copies: what goes to a callable, and what comes back
+
+
+def _frozen(value: Any) -> Any:  # noqa: ANN401 - an argument of any protocol
+    """An argument as a callable gets it: nothing that it does to it changes ours."""
+    if isinstance(value, Chunk):
+        return value._replace(tags=MappingProxyType(dict(value.tags)))
+    if isinstance(value, ReplyRequest):
+        return value._replace(documents=_frozen(value.documents))
+    if isinstance(value, ParsedQuestion):
+        return value.model_copy()
+    return tuple(map(_frozen, value)) if isinstance(value, tuple | list) else value
+
+
+def plain_copy(value: Any) -> Any:  # noqa: ANN401 - whatever a user's callable gives
+    """A result in the types of `raglab.live.clarifier` and plain texts and numbers, whatever its own types override.
+
+    Raises:
+      TypeError: a part is of another type.
+      ValueError: a text is too long for a log or none that it takes, or a list has too many parts.
+
+    Example:
+      >>> plain_copy([FieldValue("£50", "Key deposit: £50")])
+      (FieldValue(value='£50', quote='Key deposit: £50'),)
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        text = str.__str__(value)
+        if len(text) > LONGEST_TEXT or "\0" in text or text.encode("utf-8", "replace").decode() != text:
+            msg = f"a text must be Unicode of at most {LONGEST_TEXT:,} characters without NUL, got {text!r:.40}"
+            raise ValueError(msg)
+        return text
+    if isinstance(value, int | float):
+        return float.__float__(value) if isinstance(value, float) else int.__int__(value)
+    if isinstance(value, ParsedQuestion):
+        return ParsedQuestion(**{name: plain_copy(getattr(value, name)) for name in ParsedQuestion.model_fields})
+    base = next((kind for kind in (tuple, list) if isinstance(value, kind)), None)
+    if base is None:
+        if inspect.iscoroutine(value):
+            value.close()  # nobody awaits it
+        msg = f"it must give what raglab.live.clarifier has, got {type(value).__name__}"
+        raise TypeError(msg)
+    parts = base.__getitem__(value, slice(MOST_PARTS + 1))
+    if len(parts) > MOST_PARTS:
+        msg = f"a list must have at most {MOST_PARTS:,} parts, got more"
+        raise ValueError(msg)
+    kind = next((one for one in (Slot, GapReading, QuestionGap, Reply, FieldValue) if isinstance(value, one)), None)
+    copied = tuple(map(plain_copy, parts))
+    return copied if kind is None else TypeAdapter(kind).validate_python(kind(*copied))
 
 
 # --- checks of what comes back
 
 
-def _parsed(value: Any) -> ParsedQuestion:  # noqa: ANN401 - whatever a user's callable gives
-    if not isinstance(value, ParsedQuestion):
-        msg = f"it must give a ParsedQuestion, got {type(value).__name__}"
+def _taken(value: Any, kind: type[T]) -> T:  # noqa: ANN401
+    if not isinstance(value, kind):
+        msg = f"it must give a {kind.__name__}, got {type(value).__name__}"
         raise TypeError(msg)
-    for name in type(value).model_fields:
-        told = getattr(value, name)
-        if (
-            isinstance(told, Slot)
-            and told.value is not None
-            and (not isinstance(told.value, str) or len(told.value) > LONGEST)
-        ):
-            msg = f"{name} must be a text of at most {LONGEST} characters"
-            raise ValueError(msg)
     return value
+
+
+def _parsed(value: Any, documents: Sequence[Chunk]) -> ParsedQuestion:  # noqa: ANN401
+    parsed = _taken(value, ParsedQuestion)
+    for name in SLOTS:
+        told = getattr(parsed, name).value
+        if told is not None and not 0 < len(told.strip()) <= LONGEST:
+            msg = f"{name} must be None or a text of 1 to {LONGEST} characters, got {told!r:.40}"
+            raise ValueError(msg)
+    page = parsed.page_scope.value or ""
+    if page.isdecimal() and not int(page):
+        msg = f"page_scope must be a page from 1, got {page!r:.40}"
+        raise ValueError(msg)
+    pinned = {name for chunk in documents for name in (chunk.document, chunk.source, chunk.shown)}
+    if stray := set(parsed.documents) - pinned:
+        msg = f"documents must be of those that the question is asked of, got {min(stray)!r:.80}"
+        raise ValueError(msg)
+    return parsed
 
 
 def _gaps(value: Any, documents: Sequence[Chunk]) -> tuple[QuestionGap, ...]:  # noqa: ANN401
-    """Gaps whose readings stand in the documents, at least two each."""
-    items = list(value) if isinstance(value, list | tuple) else [value]
-    odd = next((item for item in items if not isinstance(item, QuestionGap)), None)
-    if odd is not None or not isinstance(value, list | tuple):
-        msg = f"it must give a list of QuestionGap, got {type(value if odd is None else odd).__name__}"
-        raise TypeError(msg)
-    kept = []
-    for gap in value:
-        if gap.kind not in GAP_KINDS or not isinstance(gap.field, str) or not 0 < len(gap.field.strip()) <= LONGEST:
-            kinds, came = ", ".join(GAP_KINDS), f"{gap.kind!r} of {gap.field!r:.80}"
-            msg = f"a gap must have one of the kinds {kinds} and a field, got {came}"
+    """Gaps of different readings, each of which the documents state."""
+    gaps = tuple(_taken(gap, QuestionGap) for gap in _taken(value, tuple))
+    for kind, field_name, readings, _ in gaps:
+        differ = len({plain(reading.value) for reading in readings})
+        if not 0 < len(field_name.strip()) <= LONGEST or not 1 < len(readings) <= MOST or differ < len(readings):
+            shown = f"{field_name!r:.80} with {differ} values in {len(readings)} readings"
+            msg = f"a gap must have a field, and 2 to {MOST} readings that differ, got {shown}"
             raise ValueError(msg)
-        readings = [reading for reading in gap.readings if isinstance(reading, GapReading)]
-        good = {reading.value: reading for reading in reversed(readings) if _is_reading(reading, gap.kind, documents)}
-        if len(good) > 1:
-            kept.append(gap._replace(readings=tuple(good[value] for value in reversed(good))[:MOST]))
-    return tuple(kept)
+        odd = next((reading for reading in readings if not _is_reading(reading, kind, documents)), None)
+        if odd is not None:
+            shown = f"{odd.quote!r:.80} for {odd.text or odd.value!r:.80}"
+            msg = f"a reading and its quote must stand in the documents, got {shown}"
+            raise ValueError(msg)
+    return gaps
 
 
 def _is_reading(reading: GapReading, kind: str, documents: Sequence[Chunk]) -> bool:
-    texts = (reading.value, reading.quote, reading.text)
-    if not all(isinstance(text, str) for text in texts) or not 0 < len(reading.value.strip()) <= LONGEST:
+    """Whether the documents have what a reading shows: its quote, and its text, else its value.
+
+    A page, a task and a document are no words of a passage: without a quote there must be such a one.
+    """
+    value, quote, text = reading
+    if not 0 < len(value.strip()) <= LONGEST or (quote and not _stands(quote, documents)):
         return False
-    if reading.quote:
-        return is_quoted(reading.quote, documents) is not None
-    return kind in {"page_scope", "intent", "document"}  # a page, a task and a document are no words of a passage
+    if not quote and kind not in {"page_scope", "intent", "document"}:
+        return False
+    roles = document_roles({chunk.document: chunk.tags for chunk in documents})
+    names = {name for chunk in documents for name in (chunk.document, chunk.file_name, chunk.tags.get("title"))}
+    known = names | {*roles.values(), *TASKS, *MORE_TASKS, "newest", "oldest"}
+    needed = [text or value, *([] if quote else [value])]
+    return all(
+        one in known
+        or _stands(one, documents)
+        or (kind == "page_scope" and is_scope(one, documents))
+        or bool(quote and stems(one) and set(stems(quote)).issuperset(stems(one)))  # a label of several cells
+        for one in needed
+    )
 
 
-def _reply(value: Any) -> Reply:  # noqa: ANN401
-    if not isinstance(value, Reply) or not all(
-        isinstance(text, str) for text in (value.kind, value.value, value.quote, *value.declined)
+def _reply(value: Any, asked: ReplyRequest) -> Reply:  # noqa: ANN401
+    reply = _taken(value, Reply)
+    taken = checked_reply(reply, asked)
+    values = {asked.proposed, *(reading.value for reading in asked.readings)}
+    is_own = bool(reply.quote) and reply.value not in values
+    if (
+        (taken.kind == "not_understood") != (reply.kind == "not_understood")
+        or not values.issuperset(reply.declined)
+        or (reply.quote and not _stands(reply.quote, asked.documents))
+        or (is_own and not _stands(reply.value, [Chunk("quote", reply.quote, "quote")]))
+        or (reply.kind == "yes" and reply.value not in {"", asked.proposed})
     ):
-        msg = f"it must give a Reply, got {type(value).__name__}"
-        raise TypeError(msg)
-    return value
+        shown = f"{reply.kind} {reply.value!r:.80} {reply.quote!r:.80}".strip()
+        msg = f"a reply must name what is on offer or what the documents state, got {shown}"
+        raise ValueError(msg)
+    return taken
 
 
 def _value(value: Any, chunks: Sequence[Chunk]) -> FieldValue | None:  # noqa: ANN401
     if value is None:
         return None
-    if not isinstance(value, FieldValue) or not all(isinstance(text, str) and text.strip() for text in value):
-        msg = f"it must give a FieldValue or None, got {type(value).__name__}"
-        raise TypeError(msg)
-    if is_quoted(value.quote, chunks) is None or is_quoted(value.value, [Chunk("quote", value.quote, "quote")]) is None:
-        came = f"{value.quote[:80]!r} for {value.value[:80]!r}"
+    told = _taken(value, FieldValue)
+    if not _stands(told.quote, chunks) or not _stands(told.value, [Chunk("quote", told.quote, "quote")]):
+        came = f"{told.quote[:80]!r} for {told.value[:80]!r}"
         msg = f"its quote must stand in the passages and hold the value, got {came}"
         raise ValueError(msg)
-    return value
+    return told
+
+
+def _stands(text: str, chunks: Sequence[Chunk]) -> bool:
+    """Whether a passage holds a text letter for letter, but for marks of tables and blanks, in whole words.
+
+    One that is cut ends in `…`.
+    """
+    whole = _letters(text.strip("…"))
+    return any(
+        whole in _letters(chunk.full_text) and ("…" in text or is_quoted(whole, [chunk]) is not None)
+        for chunk in chunks
+        if whole
+    )
+
+
+@lru_cache(maxsize=1 << 12)
+def _letters(text: str) -> str:
+    """A text without marks of tables and emphasis, in single blanks, with straight apostrophes and plain hyphens."""
+    straight = text.replace("’", "'").replace("\u2011", "-")
+    return " ".join(re.sub(r"[|;*#>]+", " ", straight).split()).replace(" :", ":")
 
 
 def checked_reply(reply: Reply, asked: ReplyRequest) -> Reply:  # noqa: PLR0911 - a way out for each case

@@ -86,14 +86,26 @@ def test_gaps_with_quotes() -> None:
         ({"kind": "chosen", "value": "key deposit"}, Reply("chosen", "Key deposit")),
         ({"kind": "yes"}, Reply("chosen", "Pet deposit")),
         ({"kind": "declined"}, Reply("declined", declined=("Pet deposit",))),
-        ({"kind": "chosen", "value": "Boat deposit"}, Reply("not_understood")),
-        ({"kind": "own_value", "value": "Boat", "quote": "The boat is £7."}, Reply("not_understood")),
-        ({"kind": "page", "value": "99"}, Reply("not_understood")),
+        ({"kind": "chosen", "value": "Key deposit", "quote": "the one for keys"}, Reply("chosen", "Key deposit")),
     ],
 )
 def test_replies(said: Any, expected: Reply) -> None:
-    """What it names is on offer or stands in the documents; else it is not understood, and no vote."""
+    """What it names is on offer or stands in the documents."""
     assert calls(said).reply("the one for keys", EXAMPLE_REQUEST) == expected
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"kind": "chosen", "value": "Boat deposit"},
+        {"kind": "own_value", "value": "Boat", "quote": "The boat is £7."},
+        {"kind": "page", "value": "99"},
+    ],
+)
+def test_a_reply_that_names_nothing_there_gives_way(said: Any) -> None:
+    """The default reads it."""
+    with pytest.warns(UserWarning, match="reply_reader .*the default stands in"):
+        assert calls(said).reply("the boat", EXAMPLE_REQUEST) == Reply("not_understood")
 
 
 def test_fields() -> None:

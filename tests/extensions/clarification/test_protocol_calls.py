@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -140,26 +141,169 @@ def test_what_fails_gives_way_to_the_default(role: str, broken: Callable[..., ob
 def test_what_the_documents_do_not_hold_is_not_taken(role: str, value: object) -> None:
     """A quote must stand in the text, a chosen value be on offer."""
     calls = ProtocolCalls(**{role: lambda *_: value})
-    with pytest.warns(UserWarning, match="stands in") if role == "field_reader" else _quiet():
-        found = called(calls, role)
-    assert found in ((), Reply("not_understood")) or found == called(ProtocolCalls(), role)
-
-
-class _quiet:  # noqa: N801 - a context
-    def __enter__(self) -> None:
-        """Nothing is expected."""
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is checked."""
+    with pytest.warns(UserWarning, match="stands in"):
+        assert called(calls, role) == called(ProtocolCalls(), role)
 
 
 @pytest.mark.parametrize("role", OWN)
 def test_opening_tries_an_example(role: str) -> None:
-    """What is no callable, or fails on the example, is refused with what it must give."""
-    with pytest.raises(ValueError, match=f"{role} must be a callable"):
+    """What can never work is refused with what it must be; what fails this once is said."""
+
+    async def later(*_: object) -> None: ...
+
+    for never in ("text", lambda: None, lambda *_, must: must, later):
+        with pytest.raises(ValueError, match=f"{role} must be a callable"):
+            ProtocolCalls(**{role: never}).check()
+    with pytest.warns(UserWarning, match=f"{role} _raises failed .*the default stands in"):
         ProtocolCalls(**{role: _raises}).check()
-    with pytest.raises(ValueError, match=f"{role} must be a callable"):
-        ProtocolCalls(**{role: "text"}).check()
+
+
+class Odd(str):
+    """A text that cannot be compared, hashed or shown."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object) -> Any:
+        msg = "no"
+        raise SystemExit(msg)
+
+    __eq__ = __hash__ = __str__ = __len__ = strip = casefold = encode = _refuse  # type: ignore[assignment]
+
+
+class Stop(BaseException):
+    """An error whose text ends the process."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class Versions:
+    """A callable that cannot say what it is."""
+
+    @property
+    def version(self) -> str:
+        """Fail."""
+        raise SystemExit(2)
+
+    prompt_version = "\ud800\0"
+
+    def __call__(self, *_: object) -> object:
+        """Nothing of any protocol."""
+        return {}
+
+
+async def _later(*_: object) -> None:
+    """Give a coroutine."""
+
+
+def _exits(*_: object) -> object:
+    raise SystemExit(1)
+
+
+def _interrupts(*_: object) -> object:
+    raise KeyboardInterrupt
+
+
+def _stops(*_: object) -> object:
+    raise Stop
+
+
+def _endless(*_: object) -> Iterator[int]:
+    while True:
+        yield 1
+
+
+def _itself(*_: object) -> object:
+    parts: list[object] = []
+    parts.append(parts)
+    return parts
+
+
+def _writes(*given: Any) -> object:
+    passages = next(part for part in (*given, *given[-1]) if isinstance(part, tuple) and part[0] == EXAMPLE)
+    passages[0].tags["title"] = "mine"
+    return None
+
+
+@pytest.mark.parametrize("role", OWN)
+@pytest.mark.parametrize(
+    "odd",
+    [
+        _exits, _interrupts, _stops, _endless, _later, _itself, _writes, Versions(), lambda *_: [1] * 10**6,
+        lambda *_: "x" * 10**6, lambda *_: [Odd("a")], lambda *_: Reply("chosen", "\ud800"),
+        lambda *_: ParsedQuestion.model_construct(target_field=Slot("x", math.nan)),
+    ],
+)  # fmt: skip
+def test_nothing_odd_gets_through(role: str, odd: Callable[..., object]) -> None:
+    """Whatever it raises or gives: the default answers, one reason is kept that any log takes, nothing is changed."""
+    calls = ProtocolCalls(**{role: odd, "timeout_s": 5.0})
+    with pytest.warns(UserWarning, match=f"{role} .*the default stands in"):
+        assert called(calls, role) == called(ProtocolCalls(), role)
+    (fallback,) = calls.fallbacks
+    assert fallback.reason.encode().isascii()
+    assert calls.names()[role]
+    assert EXAMPLE.tags == {}
+
+
+PET, KEY = GapReading("Pet deposit", "Pet deposit: £250"), GapReading("Key deposit", "Key deposit: £50")
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        (PET, KEY, GapReading("Boat", "Boat: £7")),
+        (PET,),
+        (PET, PET),
+        (PET, KEY._replace(text="Gold £999")),
+        (PET, KEY._replace(value="Gold £999")),
+        (PET, KEY._replace(quote="KEY DEPOSIT: £50")),
+        (PET, KEY._replace(quote="Key deposit: £⁵0")),
+        tuple(GapReading(f"Pet {number}", PET.quote) for number in range(99)),
+    ],
+)
+def test_one_invalid_reading_gives_way_as_a_whole(readings: tuple[GapReading, ...]) -> None:
+    """No quote, text or label is shown that the documents do not hold, letter for letter."""
+    calls = ProtocolCalls(gap_finder=lambda *_: [QuestionGap("field_type", "deposit", readings)])
+    with pytest.warns(UserWarning, match="gap_finder .*the default stands in"):
+        assert called(calls, "gap_finder") == called(ProtocolCalls(), "gap_finder")
+
+
+def test_what_is_taken_is_a_copy_in_plain_types() -> None:
+    """What a callable changes later, or overrides, is not ours."""
+    shared = [PET, KEY._replace(value=Odd("Key deposit"))]
+    calls = ProtocolCalls(gap_finder=lambda *_: [QuestionGap("field_type", "deposit", shared)])  # type: ignore[arg-type]
+    (gap,) = calls.gaps(parse_question(EXAMPLE_QUESTION), (EXAMPLE,), ())
+    shared.clear()
+    assert gap.readings == (PET, KEY)
+    assert type(gap.readings[1].value) is str
+
+
+def test_a_parser_names_no_document_that_is_not_pinned() -> None:
+    """The question stays with the documents that it was asked of."""
+    calls = ProtocolCalls(parser=lambda *_: ParsedQuestion(documents=("another.md",)))
+    with pytest.warns(UserWarning, match=r"parser .*documents must be of those .* got 'another\.md'"):
+        assert called(calls, "parser") == called(ProtocolCalls(), "parser")
+
+
+def test_a_call_that_hangs_is_not_repeated_in_its_request() -> None:
+    """Nor is one begun within itself."""
+    counts = {"hanging": 0, "nested": 0}
+
+    def hanging(*_: object) -> None:
+        counts["hanging"] += 1
+        time.sleep(0.3)
+
+    def nested(*_: object) -> FieldValue | None:
+        counts["nested"] += 1
+        return inner.value("boat", (EXAMPLE,))
+
+    calls, inner = ProtocolCalls(field_reader=hanging, timeout_s=0.05), ProtocolCalls(field_reader=nested)
+    with pytest.warns(UserWarning, match="the default stands in"):
+        calls.value("pet deposit", (EXAMPLE,))
+    calls.value("pet deposit", (EXAMPLE,))
+    with pytest.warns(UserWarning, match="within itself"):
+        assert inner.value("boat", (EXAMPLE,)) is None
+    assert counts == {"hanging": 1, "nested": 1}
 
 
 @pytest.mark.slow
