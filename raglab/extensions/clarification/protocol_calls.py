@@ -7,20 +7,17 @@ type, or one that the documents do not hold, gives way to the default as a whole
 
 from __future__ import annotations
 
-import contextvars
 import inspect
 import re
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from raglab.answering.client import end_calls_within
 from raglab.default_learner import document_roles
 from raglab.extensions.clarification.field_values import is_quoted, read_value
 from raglab.extensions.clarification.gaps import Nearness, find_gaps
@@ -43,6 +40,7 @@ from raglab.live.clarifier import (
     ReplyRequest,
     Slot,
 )
+from raglab.live.guarded_calls import LATE, CallFailedError, attribute_text, call_in_time, is_running
 from raglab.packs import GENERIC, Pack
 from raglab.user_warnings import warn_user
 from raglab.values import Chunk
@@ -53,7 +51,7 @@ LONGEST = 200  # characters of a value
 LONGEST_TEXT = 20_000  # characters of a question or quote
 MOST = 20  # readings of a gap
 MOST_PARTS = 1_000  # of a list
-MOST_LATE = 8  # calls that still run after their time; more are not begun
+MOSTLATE = 8  # calls that still run after their time; more are not begun
 PAGE_SCOPES = ("toc", "document", "last")
 EXAMPLE = Chunk("example#1", "Fees\n\nPet deposit: £250\n\nKey deposit: £50", "example.md", 1)
 EXAMPLE_QUESTION = "What is the deposit?"
@@ -71,7 +69,6 @@ FORMS = {
     "reply_reader": "(reply, request) -> Reply",
     "field_reader": "(field, chunks) -> FieldValue or None",
 }
-_calling: contextvars.ContextVar[tuple[object, ...]] = contextvars.ContextVar("calling", default=())
 
 
 class Fallback(NamedTuple):
@@ -79,10 +76,6 @@ class Fallback(NamedTuple):
 
     role: str
     reason: str
-
-
-class CallFailedError(Exception):
-    """A callable of the user gave nothing that can be taken; its text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +112,12 @@ class ProtocolCalls:
         for role in FORMS:
             call = getattr(self, role)
             if call is not None and not isinstance(call, OwnCall):
-                names = (_name(call, name, self.timeout_s) for name in ("version", "model", "prompt_version"))
+                names = (
+                    attribute_text(call, name, self.timeout_s)[:LONGEST]
+                    for name in ("version", "model", "prompt_version")
+                )
                 version, *more = names
-                version = version or _name(call, "__name__", self.timeout_s) or _name(type(call), "__name__", None)
+                version = version or attribute_text(call, "__name__", self.timeout_s) or type(call).__name__
                 object.__setattr__(self, role, OwnCall(call, version or role, *more))
 
     def for_request(self) -> ProtocolCalls:
@@ -195,7 +191,13 @@ class ProtocolCalls:
             return default()
         try:
             self._check_free(role, own)
-            return _in_time(own.call, tuple(map(_frozen, given)), self.timeout_s, checked, self._late)
+            return call_in_time(
+                own.call,
+                tuple(map(_frozen, given)),
+                timeout_s=self.timeout_s,
+                read=lambda value: checked(plain_copy(value)),
+                late=self._late,
+            )
         except CallFailedError as error:
             reason = str(error)
         self.fallbacks.append(Fallback(role, reason))
@@ -207,16 +209,13 @@ class ProtocolCalls:
 
     def _check_free(self, role: str, own: OwnCall) -> None:
         """Begin no call within itself, none beside many that still run, and none after a late one of this request."""
-        if any(call is own.call for call in _calling.get()):
+        if is_running(own.call):
             msg = "RecursionError: it was called within itself"
             raise CallFailedError(msg)
         self._late[:] = [thread for thread in self._late if thread.is_alive()]
-        late = next((one.reason for one in self.fallbacks if one.role == role and one.reason.startswith(_LATE)), "")
-        if late or len(self._late) >= MOST_LATE:
-            raise CallFailedError(late or f"{_LATE}{len(self._late)} earlier calls still run")
-
-
-_LATE = "TimeoutError: "
+        late = next((one.reason for one in self.fallbacks if one.role == role and one.reason.startswith(LATE)), "")
+        if late or len(self._late) >= MOSTLATE:
+            raise CallFailedError(late or f"{LATE}{len(self._late)} earlier calls still run")
 
 
 def _misfit(call: object, form: str) -> str:
@@ -236,71 +235,6 @@ def _misfit(call: object, form: str) -> str:
     except TypeError as error:
         return f"arguments {str(signature)[:LONGEST]} ({error}); take these by position."
     return ""
-
-
-def _name(call: object, name: str, timeout_s: float | None) -> str:
-    """What something calls itself by an attribute; '' where that is no text."""
-    with suppress(CallFailedError):
-        return _in_time(lambda: getattr(call, name, ""), (), timeout_s, _short_text, [])
-    return ""
-
-
-def _short_text(value: object) -> str:
-    return value[:LONGEST] if isinstance(value, str) else ""
-
-
-def _in_time(
-    call: Callable[..., Any],
-    given: tuple[Any, ...],
-    timeout_s: float | None,
-    checked: Callable[[Any], T],
-    late: list[threading.Thread],
-) -> T:
-    """What a callable gives within a time, copied and checked; it may go on by itself after that.
-
-    Args:
-      late: takes the thread that goes on.
-
-    Raises:
-      CallFailedError: it raised, took longer, or gave what cannot be taken.
-    """
-    result: list[T] = []
-    failure: list[str] = []
-    context = contextvars.copy_context()
-    context.run(_calling.set, (*_calling.get(), call))
-    if timeout_s is not None:
-        context.run(end_calls_within, timeout_s)  # a language model writes no reply that nobody waits for
-
-    def work() -> None:
-        try:
-            result.append(checked(plain_copy(context.run(call, *given))))
-        except BaseException as error:  # noqa: BLE001 - whatever a user's code raises, the question is answered
-            with suppress(BaseException):
-                failure.append(_told_error(error))
-
-    try:
-        thread = threading.Thread(target=work, name="clarification protocol", daemon=True)
-        thread.start()
-    except RuntimeError as error:  # no thread is left
-        raise CallFailedError(_told_error(error)) from None
-    thread.join(timeout_s)
-    if thread.is_alive():
-        late.append(thread)
-        msg = f"{_LATE}it took longer than {timeout_s:g} s"
-        raise CallFailedError(msg)
-    if not result:
-        raise CallFailedError(*failure or ["an error that has no text"])
-    return result[0]
-
-
-def _told_error(error: BaseException) -> str:
-    """An error in one line that any log takes."""
-    told = f"{error}"
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        told = f"{'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r:.80}"
-    line = " ".join(f"{type(error).__name__}: {told[:LONGEST]}".split()).replace("\0", "?")
-    return line.encode("utf-8", "replace").decode().rstrip(": ")
 
 
 # --- copies: what goes to a callable, and what comes back

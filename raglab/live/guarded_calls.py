@@ -1,0 +1,103 @@
+"""Guarded calls (shore): a callable of the user in a thread and a time of its own, whatever it raises (S5.1)."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from raglab.answering.client import end_calls_within
+
+T = TypeVar("T")
+LATE = "TimeoutError: "  # how the reason of a late call begins
+LONGEST_REASON = 200  # characters of an error's text
+_running: contextvars.ContextVar[tuple[object, ...]] = contextvars.ContextVar("running", default=())
+
+
+class CallFailedError(Exception):
+    """A callable of the user gave nothing that can be taken; its text is the reason."""
+
+
+def is_running(call: object) -> bool:
+    """Whether this code is called by a guarded callable, so that another call of it would be within itself."""
+    return any(running is call for running in _running.get())
+
+
+def attribute_text(value: object, name: str, timeout_s: float | None) -> str:
+    """Text of an attribute of a user's object; "" where it is none, or reading it raises or takes too long.
+
+    Args:
+      value: any object.
+      name: of the attribute.
+      timeout_s: seconds; None waits.
+    """
+    with suppress(CallFailedError):
+        return call_in_time(lambda: getattr(value, name, ""), (), timeout_s=timeout_s, read=_text, late=[])
+    return ""
+
+
+def _text(value: object) -> str:
+    return str.__str__(value) if isinstance(value, str) else ""
+
+
+def call_in_time(
+    call: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    *,
+    timeout_s: float | None,
+    read: Callable[[Any], T],
+    late: list[threading.Thread],
+) -> T:
+    """What a callable gives within a time, as `read` copies and checks it; it may go on by itself after that.
+
+    Args:
+      call: of the user.
+      arguments: by position.
+      timeout_s: seconds of the call and of reading what it gives; None waits.
+      read: copies the result into plain types and checks it, in the same thread and time.
+      late: takes the thread that goes on.
+
+    Raises:
+      CallFailedError: it raised, took longer, or gave what cannot be taken.
+    """
+    result: list[T] = []
+    failure: list[str] = []
+    context = contextvars.copy_context()
+    context.run(_running.set, (*_running.get(), call))
+    if timeout_s is not None:
+        context.run(end_calls_within, timeout_s)  # a language model writes no reply that nobody waits for
+
+    def work() -> None:
+        try:
+            result.append(read(context.run(call, *arguments)))
+        except BaseException as error:  # noqa: BLE001 - whatever a user's code raises, the question is answered
+            with suppress(BaseException):
+                failure.append(error_line(error))
+
+    try:
+        thread = threading.Thread(target=work, name="guarded call", daemon=True)
+        thread.start()
+    except RuntimeError as error:  # no thread is left
+        raise CallFailedError(error_line(error)) from None
+    thread.join(timeout_s)
+    if thread.is_alive():
+        late.append(thread)
+        msg = f"{LATE}it took longer than {timeout_s:g} s"
+        raise CallFailedError(msg)
+    if not result:
+        raise CallFailedError(*failure or ["an error that has no text"])
+    return result[0]
+
+
+def error_line(error: BaseException) -> str:
+    """An error in one line that any log takes."""
+    text = f"{error}"
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        text = f"{'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r:.80}"
+    line = " ".join(f"{type(error).__name__}: {text[:LONGEST_REASON]}".split()).replace("\0", "?")
+    return line.encode("utf-8", "replace").decode().rstrip(": ")
