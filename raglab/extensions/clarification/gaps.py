@@ -25,11 +25,13 @@ from raglab.extensions.clarification.gap_candidates import (
     document_year,
     field_synonyms,
     in_time,
+    is_denied,
     is_later,
     named_column,
     needed_words,
     other_versions,
     own_topic,
+    unaccounted,
     version_stamp,
 )
 from raglab.extensions.clarification.language_words import (
@@ -121,7 +123,7 @@ def find_gaps(
     gaps = tuple(gap for gap in results if gap is not None)
     if gaps or nearness is None or clear_statement(parsed, documents, hits, pack) is not None:
         return gaps
-    near = _near_gap(parsed, text, topic, hits, nearness)
+    near = _near_gap(parsed, topic, hits, pack, nearness)
     return () if near is None else (near,)
 
 
@@ -185,6 +187,8 @@ def _role_gap(  # noqa: PLR0911 - a way out for each case
     roles = _roles(documents)
     if len({value_key(role.value) for role in roles}) < 2:
         return None
+    if is_denied(text):
+        return None  # whom not to call is another matter
     who = expression("who").search(text) is not None
     own = {role: frozenset(map(_genderless, split_words(plain(role.label)))) for role in roles}
     bare_topic = frozenset(map(_genderless, topic))
@@ -272,7 +276,8 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     if not good or len(good[0].words & needed) < ENOUGH * len(needed):
         return None
     scope = parsed.known("date_scope")
-    dated = _time_gap(good, ranked, topic, documents, scope) if wanted_kinds(text) else None
+    key = _key(parsed, topic, good, documents, pack)
+    dated = _time_gap(good, ranked, topic, documents, scope, key) if wanted_kinds(text) else None
     if dated is not None:
         return dated
     if any(candidate.statement.form == "sentence" for candidate in good):
@@ -288,7 +293,26 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     # `What does the X2 Max weigh?` names a column whole, and one sentence that tells its values apart is told by them.
     if named_column(text, listed) or (is_alike and good[0].statement.form == "sentence" and _tells_apart(text, listed)):
         return None
-    return _by_axis(listed, topic, documents, scope)
+    return _by_axis(listed, topic, documents, scope, key)
+
+
+def _key(
+    parsed: ParsedQuestion,
+    topic: Sequence[str],
+    good: Sequence[ScoredStatement],
+    documents: Sequence[Chunk],
+    pack: Pack,
+) -> str:
+    """All that a question asks about, where no reading accounts for all of it; else ''.
+
+    As the key of a row it keeps what was learned of less, the deposit, from what says more, the pet's deposit.
+    """
+    more = [unaccounted(parsed, topic, candidate, documents, pack) for candidate in good]
+    return _all_words(parsed, topic) if all(more) else ""
+
+
+def _all_words(parsed: ParsedQuestion, topic: Sequence[str]) -> str:
+    return " ".join((*topic, *(("not",) if is_denied(plain(parsed.question)) else ())))
 
 
 def _time_gap(
@@ -297,24 +321,28 @@ def _time_gap(
     topic: Sequence[str],
     documents: Sequence[Chunk],
     scope: str | None,
+    key: str,
 ) -> QuestionGap | None:
     """As of when the only value that a question means holds: its text or another version gives others."""
     changed = in_time(_changes(good, documents), scope, documents)
     if len(changed) > 1:
-        field = " ".join(shared_topic(topic, [f"{changed[0].name} {changed[0].heading} {changed[0].text}"]) or topic)
+        field = key or " ".join(
+            shared_topic(topic, [f"{changed[0].name} {changed[0].heading} {changed[0].text}"]) or topic
+        )
         return _gap("date_scope", f"{field or changed[0].kind}:date", changed)
     is_single = len({value_key(candidate.statement.value) for candidate in good}) == 1
     versions = other_versions(good[0], ranked, documents) if is_single and scope is None else []
     if not versions:
         return None
-    field = " ".join(shared_topic(topic, [good[0].statement.label]) or topic)
+    field = key or " ".join(shared_topic(topic, [good[0].statement.label]) or topic)
     return _by_document([good[0].statement, *versions], field, documents, scope)
 
 
 def _near_gap(
-    parsed: ParsedQuestion, text: str, topic: Sequence[str], hits: Sequence[Chunk], nearness: Nearness
+    parsed: ParsedQuestion, topic: Sequence[str], hits: Sequence[Chunk], pack: Pack, nearness: Nearness
 ) -> QuestionGap | None:
     """Which of several values in one sentence or table is meant, where that is near to a question in other words."""
+    text = plain(parsed.question)
     kinds, units = wanted_kinds(text), wanted_units(text)
     near = hits[:NEAR_PASSAGES]
     matches = [
@@ -345,7 +373,8 @@ def _near_gap(
     listed = in_time(listed, parsed.known("date_scope"), near)
     if _tells_apart(text, listed) or not 1 < len({value_key(statement.value) for statement in listed}) <= MOST:
         return None
-    return _by_axis(listed, topic, near)
+    said = [ScoredStatement(each, 0.0, shared_stems(map(stem, topic), stems(each.text))) for each in listed]
+    return _by_axis(listed, topic, near, None, _key(parsed, topic, said, near, pack))
 
 
 def _tells_apart(text: str, listed: Sequence[Statement]) -> bool:
@@ -390,14 +419,20 @@ def _changes(good: Sequence[ScoredStatement], documents: Sequence[Chunk]) -> lis
 
 
 def _by_axis(
-    listed: list[Statement], topic: Sequence[str], documents: Sequence[Chunk], scope: str | None = None
+    listed: list[Statement],
+    topic: Sequence[str],
+    documents: Sequence[Chunk],
+    scope: str | None = None,
+    key: str = "",
 ) -> QuestionGap | None:
-    """The gap by what tells statements apart: their labels, else their times or documents."""
+    """The gap by what tells statements apart: their labels, else their times or documents.
+
+    Args:
+      key: its field, '' for the words of the topic that all of them have.
+    """
     cores = {statement: _core(statement, topic) for statement in listed}
-    field = (
-        " ".join(shared_topic(topic, [f"{statement.name} {statement.heading}" for statement in listed]) or topic)
-        or listed[0].kind
-    )
+    names = [f"{statement.name} {statement.heading}" for statement in listed]
+    field = key or " ".join(shared_topic(topic, names) or topic) or listed[0].kind
     if len(set(cores.values())) > 1:
         current = _current(listed, cores, documents)
         if all(statement.kind == "name" for statement in current):
@@ -504,7 +539,7 @@ def _document_gap(
     if len(best) < 2 or (len(set(map(frozenset, values.values()))) == 1 and all(map(_is_single, values.values()))):
         return None
     roles = document_roles(tags)
-    field = " ".join(topic) or parsed.known("target_field", 0.0) or "document"
+    field = _all_words(parsed, topic) or parsed.known("target_field", 0.0) or "document"
     readings = []
     for name, good in best.items():
         is_stated = len(values[name]) == 1 and len(good[0].words & needed) >= CLEAR * len(needed)
