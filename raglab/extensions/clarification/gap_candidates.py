@@ -33,7 +33,6 @@ AS_GOOD = 0.97  # of the best score, with which another statement is as likely
 OTHER_SIDE = 0.5  # of its score, for a statement that holds before or after what a question names
 LIGHT = 0.25  # weight of a word that says what kind of value is meant
 CLEAR = 0.75  # share of a topic that a statement of one of several documents names
-VERSIONED = ("product", "doc_type")  # tags that versions of a document share
 SUMS = frozenset({"amount", "percentage"})  # kinds that `deposit`, `limit` and their like are of
 _OF = re.compile(r"\s(?:for|of|on|in|to|under|per|pour|de|du|des|d'|en|par|sur)\b")  # what follows is not what it is
 YEARS = re.compile(r"(?:19|20)\d\d")
@@ -106,22 +105,12 @@ def candidates(
         parts.setdefault((statement.place, statement.text, statement.kind), []).append(statement)
     results = []
     for statement in matches:
-        share, words = _share(
-            statement,
-            weight,
-            called,
-            documents[statement.place],
-            parts[statement.place, statement.text, statement.kind],
-        )
+        beside = parts[statement.place, statement.text, statement.kind]
+        share, words = _share(statement, weight, called, documents[statement.place], beside)
         share *= _fit(sides, statement)
         if share > 0.0 or not weight:
-            results.append(
-                ScoredStatement(
-                    statement,
-                    share + RANK * rank.get(documents[statement.place].chunk_id, 0.0) if weight else 1.0,
-                    words,
-                )
-            )
+            score = share + RANK * rank.get(documents[statement.place].chunk_id, 0.0) if weight else 1.0
+            results.append(ScoredStatement(statement, score, words))
     return sorted(results, key=lambda candidate: -candidate.score)
 
 
@@ -203,16 +192,8 @@ def as_good(ranked: Sequence[ScoredStatement]) -> list[ScoredStatement]:
         and all(any(meets(word, name) for name in stems(heading)) for word in ranked[0].words)
         and ranked[0].words
     ):
-        near = [
-            *near,
-            *(
-                candidate
-                for candidate in ranked
-                if candidate.statement.heading == heading
-                and candidate.statement.form == "row"
-                and candidate not in near
-            ),
-        ]
+        beside = [each for each in ranked if (each.statement.heading, each.statement.form) == (heading, "row")]
+        near = [*near, *(each for each in beside if each not in near)]
     distinct: dict[tuple[str, str], ScoredStatement] = {}
     for candidate in near:
         distinct.setdefault((value_key(candidate.statement.name), value_key(candidate.statement.value)), candidate)
@@ -230,64 +211,52 @@ def clear_statement(
     ranked = candidates(text, topic, documents, hits, field_synonyms(parsed, pack))
     good = as_good(ranked)
     scope = parsed.known("date_scope")
-    timed = in_time([candidate.statement for candidate in good], scope, documents)
-    timed = named_column(text, timed) or timed
+    timed = in_column(parsed, [candidate.statement for candidate in good], documents)
     good = [candidate for candidate in good if candidate.statement in timed]
     if any(is_later(candidate.statement, scope, documents) for candidate in good):
         return None
-    if len({value_key(candidate.statement.value) for candidate in good}) != 1 or (
-        scope is None and other_versions(good[0], ranked, documents)
-    ):
+    is_single = len({value_key(candidate.statement.value) for candidate in good}) == 1
+    if not is_single or (scope is None and other_versions(good[0], ranked, documents)):
         return None
     good = [candidate for candidate in good if not unaccounted(parsed, topic, candidate, documents, pack)]
     if not good:
         return None
     known, best = needed_words(topic), good[0]
-    if best.statement.form == "sentence":  # its value's own clause must name some of the topic
-        own = stems(best.statement.label)
-        is_own = not known or bool(shared_stems(known, own))
-        # Labels of several values in a sentence run into each other: a single word does not tell which is meant.
-        is_own = is_own and (len(known) > 1 or len(_siblings(best.statement, documents)) == 1)
-        return best if is_own else None
-    return best
+    # A value's own clause must name some of the topic. Labels of several values in a sentence run into each other: a
+    # single word does not tell which is meant.
+    is_own = not known or bool(shared_stems(known, stems(best.statement.label)))
+    is_own = is_own and (len(known) > 1 or len(_siblings(best.statement, documents)) == 1)
+    return best if is_own or best.statement.form != "sentence" else None
 
 
 def unaccounted(
-    parsed: ParsedQuestion,
-    topic: Sequence[str],
-    candidate: ScoredStatement,
-    documents: Sequence[Chunk],
-    pack: Pack = GENERIC,
+    parsed: ParsedQuestion, topic: Sequence[str], candidate: ScoredStatement, documents: Sequence[Chunk], pack: Pack
 ) -> frozenset[str]:
     """Words of a question that neither a statement nor what it stands under says: it may be of another matter.
 
     What is asked for, a deposit or a limit, must be what the statement is of. A word for what is paid is met by any sum
     that is called nothing else, a word for another kind of value by a value of that kind.
-
-    Args:
-      topic: words of the question. candidate: a statement, with the words of the topic that it names.
     """
-    text, statement = plain(parsed.question), candidate.statement
-    chunk = documents[statement.place]
-    own = plain(f"{statement.label} {statement.head}")
+    statement, is_sum = candidate.statement, expression("amount").fullmatch
+    chunk, own = documents[statement.place], plain(f"{statement.label} {statement.head}")
     above = " ".join((statement.heading, statement.table, *chunk.section, *map(str, chunk.tags.values())))
-    around = (*candidate.words, *stems(above))
-    called = whole_words(field_synonyms(parsed, pack) or ["(?!)"]).search(f"{own} {plain(above)}") is not None
-    left = set() if is_denied(text) <= is_denied(plain(statement.text)) else {"not"}
-    named = [word for word in topic if _is_sum(word)]
-    of_what = [word for word in split_words(_OF.split(own)[0]) if _is_sum(word)][-1:]
-    for word in topic:
-        is_named = any(meets(stem(word), name) for name in around)
-        if _is_sum(word):
-            is_paid = expression("paid").fullmatch(word) is not None
-            is_own = any(meets(stem(word), name) for name in stems(own))
-            is_named = is_own or (not of_what and statement.kind in SUMS and (is_named or is_paid))
+    synonyms = field_synonyms(parsed, pack)
+    is_called = bool(synonyms) and whole_words(synonyms).search(f"{own} {plain(above)}") is not None
+    head = [stem(word) for word in split_words(_OF.split(own)[0]) if is_sum(word)][-1:]
+    is_other = bool(head) and not any(meets(stem(word), head[0]) for word in topic if is_sum(word))
+    asked, told = plain(parsed.question), plain(statement.text)
+    left = {"not"} if is_denied(asked) > is_denied(told) else set()
+    # The largest limit is not the limit of the large one.
+    sizes = [match[0] for key in ("larger", "smaller") for match in expression(key).finditer(asked)]
+    left |= {size for size in sizes if topic_words(size) and size not in told}
+    for word in () if is_called else topic:
+        is_named = bool(shared_stems([stem(word)], (*candidate.words, *stems(above))))
+        if is_sum(word):
+            is_any = not head and statement.kind in SUMS and (is_named or expression("paid").fullmatch(word))
+            is_named = not is_other and (bool(is_any) or bool(shared_stems([stem(word)], stems(own))))
         elif is_kind_word(word):
             is_named = is_named or statement.kind in wanted_kinds(word)
-        if not is_named and not called:
-            left.add(word)
-    if of_what and named and not called and not any(meets(stem(word), stem(of_what[0])) for word in named):
-        left.update(named)
+        left |= set() if is_named else {word}
     return frozenset(left)
 
 
@@ -304,16 +273,8 @@ def is_denied(text: str) -> bool:
     return expression("forbidding").search(text) is not None
 
 
-def _is_sum(word: str) -> bool:
-    """Whether a word is a name of sums: `deposit`, `limit`, `price`."""
-    return expression("amount").fullmatch(word) is not None
-
-
 def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
-    """Of statements of several columns those of the only one that a question in plain letters names.
-
-    It has its head whole, or words of it that stand in no other head.
-    """
+    """Of statements of several columns those of the only one whose head, or words of no other, a question has."""
     words = frozenset(split_words(text))
     heads = {statement: frozenset(split_words(plain(statement.head))) for statement in listed}
     distinct = frozenset(heads.values()) - {frozenset()}
@@ -380,12 +341,7 @@ def is_field_alone(parsed: ParsedQuestion, documents: Sequence[Chunk], pack: Pac
     own = whole_words((*pack.fields[name].asked, *pack.own_words(name)))
     kinds, reading = wanted_kinds(text), pack.fields[name].reading
     fits = reading is None or reading.kind is None or not kinds or reading.kind in kinds or pack.fields[name].names
-    return fits and not needed_stems(own.sub(" ", topic))
-
-
-def needed_stems(text: str) -> frozenset[str]:
-    """Stems of words in plain letters that say more than what kind of value is meant."""
-    return frozenset(stem(word) for word in split_words(text) if stems(word) and not is_kind_word(word))
+    return fits and all(is_kind_word(word) or not stems(word) for word in split_words(own.sub(" ", topic)))
 
 
 def field_synonyms(parsed: ParsedQuestion, pack: Pack) -> tuple[str, ...]:
@@ -481,7 +437,11 @@ def outdated(chunk: Chunk, chunks: Sequence[Chunk], today: str) -> tuple[str, st
     ]
     if ends and max(ends) < today:
         return "passed", max(ends)
-    same = [one for one in chunks if all(one.tags.get(name, "") == chunk.tags.get(name) != "" for name in VERSIONED)]
+    same = [
+        one
+        for one in chunks
+        if all(one.tags.get(name, "") == chunk.tags.get(name) != "" for name in ("product", "doc_type"))
+    ]
     newest = max([chunk, *(one for one in same if one.tags.get("date", "") <= today)], key=version_stamp)
     is_later = version_stamp(newest) > version_stamp(chunk)
     return ("replaced", newest.tags.get("title") or newest.file_name) if is_later else ("", "")

@@ -139,17 +139,11 @@ def _page_gap(parsed: ParsedQuestion, documents: Sequence[Chunk], pack: Pack, le
         return None
     pages = {chunk.page for chunk in documents} - {None}
     scopes = ["1"] if 1 in pages else []
-    scopes += (
-        [CONTENTS]
-        if any(contents(_of(source, documents)) for source in dict.fromkeys(chunk.source for chunk in documents))
-        else []
-    )
+    files = dict.fromkeys(chunk.source for chunk in documents)
+    if any(contents([chunk for chunk in documents if chunk.source == source]) for source in files):
+        scopes.append(CONTENTS)
     readings = tuple(GapReading(value) for value in (*scopes, DOCUMENT))
     return QuestionGap(PAGE_SCOPE, name, readings, "usual") if len(readings) > 1 else None
-
-
-def _of(source: str, documents: Sequence[Chunk]) -> list[Chunk]:
-    return [chunk for chunk in documents if chunk.source == source]
 
 
 def _intent_gap(
@@ -182,13 +176,11 @@ def _role_gap(  # noqa: PLR0911 - a way out for each case
     parsed: ParsedQuestion, text: str, topic: Sequence[str], documents: Sequence[Chunk], pack: Pack
 ) -> QuestionGap | None:
     """Whom a role alone, or a question whom to turn to, means: `the tenant`, `who do I contact at Acme?`."""
-    if parsed.known("intent") not in {None, "lookup"}:
+    if parsed.known("intent") not in {None, "lookup"} or is_denied(text):
         return None
     roles = _roles(documents)
     if len({value_key(role.value) for role in roles}) < 2:
         return None
-    if is_denied(text):
-        return None  # whom not to call is another matter
     who = expression("who").search(text) is not None
     own = {role: frozenset(map(_genderless, split_words(plain(role.label)))) for role in roles}
     bare_topic = frozenset(map(_genderless, topic))
@@ -209,7 +201,7 @@ def _role_gap(  # noqa: PLR0911 - a way out for each case
     if not contact and not named and not is_bare(text):
         return None
     if contact and topic and not named:
-        known = [role for role in roles if any(_names_any(topic, part) for part in (role.label, role.text))]
+        known = [role for role in roles if shared_stems(map(stem, topic), stems(f"{role.label} {role.text}"))]
         if len(known) == 1 or (not known and not _only_names(topic, documents)):
             return None
         named = known
@@ -239,11 +231,6 @@ def _people_first(roles: Sequence[Statement], documents: Sequence[Chunk]) -> lis
     return sorted(
         roles, key=lambda role: value_key(role.value) == value_key(documents[role.place].tags.get("vendor", ""))
     )
-
-
-def _names_any(topic: Sequence[str], text: str) -> bool:
-    own = stems(text)
-    return any(any(meets(stem(word), name) for name in own) for word in topic)
 
 
 def _only_names(topic: Sequence[str], documents: Sequence[Chunk]) -> bool:
@@ -276,10 +263,9 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     if not good or len(good[0].words & needed) < ENOUGH * len(needed):
         return None
     scope = parsed.known("date_scope")
-    key = _key(parsed, topic, good, documents, pack)
-    dated = _time_gap(good, ranked, topic, documents, scope, key) if wanted_kinds(text) else None
+    dated = _time_gap(good, ranked, topic, documents, scope) if wanted_kinds(text) else None
     if dated is not None:
-        return dated
+        return _keyed(dated, parsed, topic, good, documents, pack)
     if any(candidate.statement.form == "sentence" for candidate in good):
         # A sentence has no name of its own: the question must say of what it wants which kind of value.
         is_clear = bool(wanted_kinds(text)) and (is_alike or len(good[0].words & needed) == len(needed))
@@ -293,26 +279,23 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     # `What does the X2 Max weigh?` names a column whole, and one sentence that tells its values apart is told by them.
     if named_column(text, listed) or (is_alike and good[0].statement.form == "sentence" and _tells_apart(text, listed)):
         return None
-    return _by_axis(listed, topic, documents, scope, key)
+    return _keyed(_by_axis(listed, topic, documents, scope), parsed, topic, good, documents, pack)
 
 
-def _key(
+def _keyed(
+    gap: QuestionGap | None,
     parsed: ParsedQuestion,
     topic: Sequence[str],
     good: Sequence[ScoredStatement],
     documents: Sequence[Chunk],
     pack: Pack,
-) -> str:
-    """All that a question asks about, where no reading accounts for all of it; else ''.
-
-    As the key of a row it keeps what was learned of less, the deposit, from what says more, the pet's deposit.
-    """
-    more = [unaccounted(parsed, topic, candidate, documents, pack) for candidate in good]
-    return _all_words(parsed, topic) if all(more) else ""
-
-
-def _all_words(parsed: ParsedQuestion, topic: Sequence[str]) -> str:
-    return " ".join((*topic, *(("not",) if is_denied(plain(parsed.question)) else ())))
+) -> QuestionGap | None:
+    """The gap, under all words of the topic where no reading accounts for all: what was learned of less is not it."""
+    if gap is None or not all(unaccounted(parsed, topic, candidate, documents, pack) for candidate in good):
+        return gap
+    name = " ".join((*topic, "not")) if is_denied(plain(parsed.question)) else " ".join(topic)
+    axis = gap.field.partition(":")[1:]
+    return gap._replace(field="".join((name or gap.kind, *axis)))
 
 
 def _time_gap(
@@ -321,20 +304,17 @@ def _time_gap(
     topic: Sequence[str],
     documents: Sequence[Chunk],
     scope: str | None,
-    key: str,
 ) -> QuestionGap | None:
     """As of when the only value that a question means holds: its text or another version gives others."""
     changed = in_time(_changes(good, documents), scope, documents)
     if len(changed) > 1:
-        field = key or " ".join(
-            shared_topic(topic, [f"{changed[0].name} {changed[0].heading} {changed[0].text}"]) or topic
-        )
+        field = " ".join(shared_topic(topic, [f"{changed[0].name} {changed[0].heading} {changed[0].text}"]) or topic)
         return _gap("date_scope", f"{field or changed[0].kind}:date", changed)
     is_single = len({value_key(candidate.statement.value) for candidate in good}) == 1
     versions = other_versions(good[0], ranked, documents) if is_single and scope is None else []
     if not versions:
         return None
-    field = key or " ".join(shared_topic(topic, [good[0].statement.label]) or topic)
+    field = " ".join(shared_topic(topic, [good[0].statement.label]) or topic)
     return _by_document([good[0].statement, *versions], field, documents, scope)
 
 
@@ -373,8 +353,8 @@ def _near_gap(
     listed = in_time(listed, parsed.known("date_scope"), near)
     if _tells_apart(text, listed) or not 1 < len({value_key(statement.value) for statement in listed}) <= MOST:
         return None
-    said = [ScoredStatement(each, 0.0, shared_stems(map(stem, topic), stems(each.text))) for each in listed]
-    return _by_axis(listed, topic, near, None, _key(parsed, topic, said, near, pack))
+    good = [ScoredStatement(each, 0.0, shared_stems(map(stem, topic), stems(each.text))) for each in listed]
+    return _keyed(_by_axis(listed, topic, near), parsed, topic, good, near, pack)
 
 
 def _tells_apart(text: str, listed: Sequence[Statement]) -> bool:
@@ -419,20 +399,14 @@ def _changes(good: Sequence[ScoredStatement], documents: Sequence[Chunk]) -> lis
 
 
 def _by_axis(
-    listed: list[Statement],
-    topic: Sequence[str],
-    documents: Sequence[Chunk],
-    scope: str | None = None,
-    key: str = "",
+    listed: list[Statement], topic: Sequence[str], documents: Sequence[Chunk], scope: str | None = None
 ) -> QuestionGap | None:
-    """The gap by what tells statements apart: their labels, else their times or documents.
-
-    Args:
-      key: its field, '' for the words of the topic that all of them have.
-    """
+    """The gap by what tells statements apart: their labels, else their times or documents."""
     cores = {statement: _core(statement, topic) for statement in listed}
-    names = [f"{statement.name} {statement.heading}" for statement in listed]
-    field = key or " ".join(shared_topic(topic, names) or topic) or listed[0].kind
+    field = (
+        " ".join(shared_topic(topic, [f"{statement.name} {statement.heading}" for statement in listed]) or topic)
+        or listed[0].kind
+    )
     if len(set(cores.values())) > 1:
         current = _current(listed, cores, documents)
         if all(statement.kind == "name" for statement in current):
@@ -534,12 +508,16 @@ def _document_gap(
     }
     # A title that names a topic states nothing: words of the topic must stand in a statement itself.
     bar = ENOUGH * len(needed) if wanted_kinds(text) else len(needed)
-    best = {name: good for name, good in best.items() if good and len(_stated(good[0].statement, needed)) >= bar}
+    own_texts = {name: f"{good[0].statement.name} {good[0].statement.text}" for name, good in best.items() if good}
+    best = {name: best[name] for name, own in own_texts.items() if len(shared_stems(needed, stems(own))) >= bar}
     values = {name: {value_key(candidate.statement.value) for candidate in good} for name, good in best.items()}
-    if len(best) < 2 or (len(set(map(frozenset, values.values()))) == 1 and all(map(_is_single, values.values()))):
+    if len(best) < 2 or (
+        len(set(map(frozenset, values.values()))) == 1 and all(len(each) == 1 for each in values.values())
+    ):
         return None
     roles = document_roles(tags)
-    field = _all_words(parsed, topic) or parsed.known("target_field", 0.0) or "document"
+    words = [*topic, "not"] if is_denied(text) else topic
+    field = " ".join(words) or parsed.known("target_field", 0.0) or "document"
     readings = []
     for name, good in best.items():
         is_stated = len(values[name]) == 1 and len(good[0].words & needed) >= CLEAR * len(needed)
@@ -548,21 +526,12 @@ def _document_gap(
     return QuestionGap("document", f"{field}:document", tuple(readings), "first")
 
 
-def _stated(statement: Statement, needed: frozenset[str]) -> frozenset[str]:
-    """Stems that a statement itself has, whatever title or heading it stands under."""
-    return shared_stems(needed, stems(f"{statement.label} {statement.head} {statement.text}"))
-
-
 def _are_alternatives(tags: Mapping[str, Mapping[str, str]]) -> bool:
     """Whether documents are of different makers, or of one kind for different products: no two state the same thing."""
     vendors = {tag.get("vendor", "") for tag in tags.values()} - {""}
     products = {tag.get("product", "") for tag in tags.values()} - {""}
     kinds = {tag.get("doc_type", "") for tag in tags.values()}
     return len(vendors) == len(tags) or (len(products) == len(tags) and len(kinds) == 1)
-
-
-def _is_single(values: set[str]) -> bool:
-    return len(values) == 1
 
 
 def _by_document(
