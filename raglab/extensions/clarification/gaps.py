@@ -293,9 +293,9 @@ def _keyed(
     """The gap, under all words of the topic where no reading accounts for all: what was learned of less is not it."""
     if gap is None or not all(unaccounted(parsed, topic, candidate, documents, pack) for candidate in good):
         return gap
-    name = " ".join((*topic, "not")) if is_denied(plain(parsed.question)) else " ".join(topic)
-    axis = gap.field.partition(":")[1:]
-    return gap._replace(field="".join((name or gap.kind, *axis)))
+    name, *axis = gap.field.partition(":")
+    denied = ":not" if is_denied(plain(parsed.question)) else ""
+    return gap._replace(field="".join((" ".join(topic) or name, *axis, denied)))
 
 
 def _time_gap(
@@ -516,8 +516,8 @@ def _document_gap(
     ):
         return None
     roles = document_roles(tags)
-    words = [*topic, "not"] if is_denied(text) else topic
-    field = " ".join(words) or parsed.known("target_field", 0.0) or "document"
+    field = " ".join(topic) or parsed.known("target_field", 0.0) or "document"
+    field = f"{field}:not" if is_denied(text) else field
     readings = []
     for name, good in best.items():
         is_stated = len(values[name]) == 1 and len(good[0].words & needed) >= CLEAR * len(needed)

@@ -45,9 +45,10 @@ def value_text(value: str, language: str, kind: str = "", text: str = "") -> str
 
 def field_text(field: str, language: str, pack: Pack = GENERIC) -> str:
     """A field as a user reads it: in the words of the pack, else its own; without what it is split by."""
-    name = field.rpartition(":")[0] or field
+    name = field.partition(":")[0]
     known = pack.wording[language].fields.get(name) if language in pack.wording else None
-    return known.the if known is not None else name.replace("_", " ")
+    own = language_parts()[language].get(f"field_{name}", name.replace("_", " "))
+    return str(own) if known is None else known.the
 
 
 def question_text(
