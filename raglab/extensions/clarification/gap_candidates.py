@@ -249,13 +249,14 @@ def unaccounted(
     # The largest limit is not the limit of the large one.
     sizes = [match[0] for key in ("larger", "smaller") for match in expression(key).finditer(asked)]
     left |= {size for size in sizes if topic_words(size) and size not in told}
+    around, named = frozenset((*candidate.words, *stems(above))), frozenset(stems(own))
     for word in () if is_called else topic:
-        is_named = bool(shared_stems([stem(word)], (*candidate.words, *stems(above))))
+        is_named = bool(shared_stems([stem(word)], around))
         if is_sum(word):
             is_any = not head and statement.kind in SUMS and (is_named or expression("paid").fullmatch(word))
-            is_named = not is_other and (bool(is_any) or bool(shared_stems([stem(word)], stems(own))))
-        elif is_kind_word(word):
-            is_named = is_named or statement.kind in wanted_kinds(word)
+            is_named = not is_other and (bool(is_any) or bool(shared_stems([stem(word)], named)))
+        elif not is_named and is_kind_word(word):
+            is_named = statement.kind in wanted_kinds(word)
         left |= set() if is_named else {word}
     return frozenset(left)
 
