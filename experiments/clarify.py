@@ -18,21 +18,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from experiments.clarify_worlds import clariq, sharc, stable
 from raglab.default_learner import Learner, Priced, World, asked, confidence_paths, silence, simulate, world
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, SPLITS
 from raglab.default_learner.simulation import BASELINES, Policy
 from raglab.displays.canvas import png
 from raglab.displays.default_learner import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
-from raglab.extensions.clarification.clarify_environments import (
-    SCOPES,
-    broker,
-    clariq,
-    cover,
-    field_scope,
-    read_fields,
-    sharc,
-    stable,
-)
+from raglab.extensions.clarification.clarify_environments import SCOPES, broker, cover, field_scope, read_fields
 from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.field_values import read_value
 from raglab.lab.clarify_study import (

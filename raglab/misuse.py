@@ -171,7 +171,7 @@ _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing ne
     "log or path": "give lab.audit of a lab that keeps one",
     "lab": "open one by raglab.Lab.open(folder)",
     "lab or path": "open one by raglab.Lab.open(folder)",
-    "world": "make one by raglab.extensions.clarification.clarify_environments.load_world(name, path)",
+    "world": "make one by raglab.default_learner.world(shares)",
     "response": "ask first: raglab.ask(question, lab=lab)",
     "baseline": "make one by raglab.lab.baseline.baseline_of(trace, policy)",
     "reward table": "make one by raglab.bandit.Table.from_frame(frame), a column an arm",

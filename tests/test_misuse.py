@@ -190,7 +190,11 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ),
     ("live_rates", lambda lab, _: lab.live_rates("a.db"), r"open it first: raglab\.AuditLog\('a\.db'\)"),
     ("slices", lambda lab, trace: lab.slices(trace), r"got a trace; decide first: raglab\.decide\(trace, policy\)"),
-    ("tune_clarification", lambda lab, trace: lab.tune_clarification(trace, trace), "got a trace; .*load_world"),
+    (
+        "tune_clarification",
+        lambda lab, trace: lab.tune_clarification(trace, trace),
+        r"got a trace; .*default_learner\.world",
+    ),
     ("explain", lambda lab, _: lab.explain("r1", LAB), r"got a Lab; give its log, lab\.audit, or .* lab=lab"),
     ("explain", lambda lab, _: lab.explain(LAB), "request_id must be a text, got a Lab"),
     (

@@ -218,6 +218,7 @@ class ReplayedDecision(NamedTuple):
     """A decision as it is recorded, and as it follows from its checks.
 
     derived: None where no checks are recorded. margins: anew, one a check; None where value and threshold do not tell.
+    warnings: what the user was told beside the answer, a default that stood in for a callable among it.
     """
 
     status: str
@@ -230,6 +231,7 @@ class ReplayedDecision(NamedTuple):
     checks: tuple[Check, ...]
     margins: tuple[float | None, ...]
     derived: CheckDecision | None
+    warnings: tuple[str, ...] = ()
 
 
 def recorded_policy(log: Entries, request: Mapping[str, Any]) -> tuple[Thresholds | None, list[str]]:
@@ -279,6 +281,7 @@ def replay_decisions(
             checks=checks,
             margins=tuple(own_margins),
             derived=derived,
+            warnings=tuple(map(str, row["warnings"] or ())),
         )
         decisions.append(decision)
         differences += [] if thresholds is None else check_differences(checks, thresholds)
@@ -589,6 +592,7 @@ def _decision_lines(decision: ReplayedDecision) -> list[tuple[str, str]]:
         lines.append(("answer", decision.answer))
     if decision.sources:
         lines.append(("sources", ", ".join(decision.sources)))
+    lines += [("warning", warning) for warning in decision.warnings]
     lines += [
         (
             "check",

@@ -485,7 +485,7 @@ def asking_response(waiting: Waiting, request: ClarificationRequest, why: str, w
         "status": "ambiguous",
         "options": option_rows(gap.readings, gap.kind, turn.request.language),
         "clarification": request.model_dump(mode="json"),
-        "arm_reason": turn.say("{kind} of {field}: {why}", kind=gap.kind, field=gap.field, why=why),
+        "arm_reason": turn.say("{kind} of {field}: {why}", kind=gap.kind, field=waiting.field, why=why),
         "warnings": [*warnings],
     }
     return fields_response(turn.request, fields, turn.system, ResponseRecord(checks=waiting.domain))
@@ -545,7 +545,7 @@ def vain_warning(waiting: Waiting, tried: Sequence[str]) -> str:
 
 def _unstated(waiting: Waiting, tried: Sequence[str]) -> str:
     """That some values did not state the field."""
-    values = waiting.turn.say(" and ").join(waiting.shown(value) for value in tried)
+    values = waiting.turn.listed([waiting.shown(value) for value in tried])
     return waiting.turn.say("{values} did not state it", values=values)
 
 

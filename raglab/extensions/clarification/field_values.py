@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from raglab.extensions.clarification.language_words import entries, expression, meets, plain, stems, whole_words
+from raglab.extensions.clarification.question_parsing import wanted_kinds
 from raglab.extensions.clarification.statements import Statement, heading_of, statements, value_key
 from raglab.extensions.clarification.value_kinds import NAME, TypedValue, values_in
 from raglab.live.clarifier import FieldValue
@@ -41,7 +42,7 @@ def read_value(field: str, chunks: Sequence[Chunk], /, *, pack: Pack = GENERIC, 
     """
     known = pack.fields.get(field)
     if known is None:
-        return _only(_by_words(field, chunks))
+        return _only(_by_words(field, chunks, wanted_kinds(plain(about))))
     if known.reading is None:
         return None
     reading = known.reading
@@ -260,12 +261,13 @@ def _joined(text: str, own: TypedValue, values: Sequence[TypedValue]) -> str | N
 
 
 # --- words of the documents
-def _by_words(field: str, chunks: Sequence[Chunk]) -> Iterator[FieldValue]:
-    """Values of statements whose label has all words of the field and says nothing else; rows before sentences."""
+def _by_words(field: str, chunks: Sequence[Chunk], kinds: frozenset[str]) -> Iterator[FieldValue]:
+    """Values of some kinds, of any where none is given, whose label is the field's words; rows before sentences."""
     words = stems(field.partition(":")[0].replace("_", " "))
     if not words:
         return
     stated = [one for one in statements(chunks) if _is_named(one, words) and not _is_former(one)]
+    stated = [one for one in stated if not kinds or one.kind in kinds]
     printed = [one for one in stated if one.form != "sentence" and one.kind not in {"text", "number"}]
     clauses = [one for one in stated if one.form == "sentence" and one.kind != "number"]
     yield from (FieldValue(one.value, one.text) for one in printed or clauses)

@@ -23,6 +23,7 @@ from raglab.extensions.clarification.language_words import (
 from raglab.extensions.clarification.question_parsing import is_kind_word, topic_words, wanted_kinds, wanted_units
 from raglab.extensions.clarification.statements import Statement, statements, value_key
 from raglab.live.clarifier import ParsedQuestion
+from raglab.numerals import dates_in
 from raglab.packs import GENERIC, Pack
 from raglab.values import Chunk
 from raglab.words import split_words
@@ -31,7 +32,9 @@ LABEL, HEAD, TEXT, HEADING, FAR, RANK = 1.0, 0.9, 0.7, 0.6, 0.5, 0.1  # what a w
 AS_GOOD = 0.97  # of the best score, with which another statement is as likely
 OTHER_SIDE = 0.5  # of its score, for a statement that holds before or after what a question names
 LIGHT = 0.25  # weight of a word that says what kind of value is meant
-CLEAR = 0.75  # share with which a single statement answers
+CLEAR = 0.75  # share of a topic that a statement of one of several documents names
+SUMS = frozenset({"amount", "percentage"})  # kinds that `deposit`, `limit` and their like are of
+_OF = re.compile(r"\s(?:for|of|on|in|to|under|per|pour|de|du|des|d'|en|par|sur)\b")  # what follows is not what it is
 YEARS = re.compile(r"(?:19|20)\d\d")
 TIME = re.compile(
     r"(?:19|20)\d\d|(?<!\w)(?:from|until|till|since|before|after|depuis|jusqu|avant|apres|a partir|a compter)"
@@ -47,7 +50,7 @@ class ScoredStatement(NamedTuple):
 
 
 def own_topic(text: str, documents: Sequence[Chunk]) -> tuple[str, ...]:
-    """Words of a topic but those that only name the documents: the product, the vendor.
+    """Words of a topic but those that only name the documents, the product or the vendor, or a time.
 
     Args:
       text: of the question in plain letters.
@@ -58,9 +61,9 @@ def own_topic(text: str, documents: Sequence[Chunk]) -> tuple[str, ...]:
         for tag in ("product", "vendor")
         for word in split_words(plain(chunk.tags.get(tag, "")))
     }
-    topic = topic_words(text)
-    left = tuple(word for word in topic if word not in names)
-    return left if left or wanted_kinds(text) else topic
+    times = _time_words(text, documents)
+    topic = tuple(word for word in topic_words(text) if word not in times)
+    return tuple(word for word in topic if word not in names) or topic
 
 
 def candidates(
@@ -102,22 +105,12 @@ def candidates(
         parts.setdefault((statement.place, statement.text, statement.kind), []).append(statement)
     results = []
     for statement in matches:
-        share, words = _share(
-            statement,
-            weight,
-            called,
-            documents[statement.place],
-            parts[statement.place, statement.text, statement.kind],
-        )
+        beside = parts[statement.place, statement.text, statement.kind]
+        share, words = _share(statement, weight, called, documents[statement.place], beside)
         share *= _fit(sides, statement)
         if share > 0.0 or not weight:
-            results.append(
-                ScoredStatement(
-                    statement,
-                    share + RANK * rank.get(documents[statement.place].chunk_id, 0.0) if weight else 1.0,
-                    words,
-                )
-            )
+            score = share + RANK * rank.get(documents[statement.place].chunk_id, 0.0) if weight else 1.0
+            results.append(ScoredStatement(statement, score, words))
     return sorted(results, key=lambda candidate: -candidate.score)
 
 
@@ -199,16 +192,8 @@ def as_good(ranked: Sequence[ScoredStatement]) -> list[ScoredStatement]:
         and all(any(meets(word, name) for name in stems(heading)) for word in ranked[0].words)
         and ranked[0].words
     ):
-        near = [
-            *near,
-            *(
-                candidate
-                for candidate in ranked
-                if candidate.statement.heading == heading
-                and candidate.statement.form == "row"
-                and candidate not in near
-            ),
-        ]
+        beside = [each for each in ranked if (each.statement.heading, each.statement.form) == (heading, "row")]
+        near = [*near, *(each for each in beside if each not in near)]
     distinct: dict[tuple[str, str], ScoredStatement] = {}
     for candidate in near:
         distinct.setdefault((value_key(candidate.statement.name), value_key(candidate.statement.value)), candidate)
@@ -226,34 +211,94 @@ def clear_statement(
     ranked = candidates(text, topic, documents, hits, field_synonyms(parsed, pack))
     good = as_good(ranked)
     scope = parsed.known("date_scope")
-    timed = in_time([candidate.statement for candidate in good], scope, documents)
-    timed = named_column(text, timed) or timed
+    timed = in_column(parsed, [candidate.statement for candidate in good], documents)
     good = [candidate for candidate in good if candidate.statement in timed]
     if any(is_later(candidate.statement, scope, documents) for candidate in good):
         return None
-    if len({value_key(candidate.statement.value) for candidate in good}) != 1:
+    is_single = len({value_key(candidate.statement.value) for candidate in good}) == 1
+    if not is_single or (scope is None and other_versions(good[0], ranked, documents)):
+        return None
+    good = [candidate for candidate in good if not unaccounted(parsed, topic, candidate, documents, pack)]
+    if not good:
         return None
     known, best = needed_words(topic), good[0]
-    if scope is None and other_versions(best, ranked, documents):
-        return None
-    if best.statement.form == "sentence":  # it must name all of the topic, and its value's own clause some of it
-        own = stems(best.statement.label)
-        is_own = not known or bool(shared_stems(known, own))
-        # Labels of several values in a sentence run into each other: a single word does not tell which is meant.
-        is_own = is_own and (len(known) > 1 or len(_siblings(best.statement, documents)) == 1)
-        return best if is_own and len(best.words & known) == len(known) else None
-    return best if len(best.words & known) >= CLEAR * len(known) else None
+    # A value's own clause must name some of the topic. Labels of several values in a sentence run into each other: a
+    # single word does not tell which is meant.
+    is_own = not known or bool(shared_stems(known, stems(best.statement.label)))
+    is_own = is_own and (len(known) > 1 or len(_siblings(best.statement, documents)) == 1)
+    return best if is_own or best.statement.form != "sentence" else None
+
+
+def unaccounted(
+    parsed: ParsedQuestion, topic: Sequence[str], candidate: ScoredStatement, documents: Sequence[Chunk], pack: Pack
+) -> frozenset[str]:
+    """Words of a question that neither a statement nor what it stands under says: it may be of another matter.
+
+    What is asked for, a deposit or a limit, must be what the statement is of. A word for what is paid is met by any sum
+    that is called nothing else, a word for another kind of value by a value of that kind.
+    """
+    statement, is_sum = candidate.statement, expression("amount").fullmatch
+    chunk, own = documents[statement.place], plain(f"{statement.label} {statement.head}")
+    above = " ".join((statement.heading, statement.table, *chunk.section, *map(str, chunk.tags.values())))
+    synonyms = field_synonyms(parsed, pack)
+    is_called = bool(synonyms) and whole_words(synonyms).search(f"{own} {plain(above)}") is not None
+    head = [stem(word) for word in split_words(_OF.split(own)[0]) if is_sum(word)][-1:]
+    is_other = bool(head) and not any(meets(stem(word), head[0]) for word in topic if is_sum(word))
+    asked, told = plain(parsed.question), plain(statement.text)
+    left = {"not"} if is_denied(asked) > is_denied(told) else set()
+    # The largest limit is not the limit of the large one.
+    sizes = [match[0] for key in ("larger", "smaller") for match in expression(key).finditer(asked)]
+    left |= {size for size in sizes if topic_words(size) and size not in told}
+    around, named = frozenset((*candidate.words, *stems(above))), frozenset(stems(own))
+    for word in () if is_called else topic:
+        is_named = bool(shared_stems([stem(word)], around))
+        if is_sum(word):
+            is_any = not head and statement.kind in SUMS and (is_named or expression("paid").fullmatch(word))
+            is_named = not is_other and (bool(is_any) or bool(shared_stems([stem(word)], named)))
+        elif not is_named and is_kind_word(word):
+            is_named = statement.kind in wanted_kinds(word)
+        left |= set() if is_named else {word}
+    return frozenset(left)
+
+
+def _time_words(text: str, documents: Sequence[Chunk]) -> frozenset[str]:
+    """Words of a question by which versions are told apart: of a date, of now, of before where there are several."""
+    times = [text[date.start : date.end] for date in dates_in(text)]
+    keys = ("newer", "older") if len(set(map(version_stamp, documents))) > 1 else ("newer",)
+    times += [match[0] for key in keys for match in expression(key).finditer(text)]
+    return frozenset(split_words(" ".join(times)))
+
+
+def is_denied(text: str) -> bool:
+    """Whether a text in plain letters sets something aside: `whom should I not call?`."""
+    return expression("forbidding").search(text) is not None
 
 
 def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
-    """Of statements of several columns those of the only one whose head a question in plain letters has whole."""
+    """Of statements of several columns those of the only one whose head, or words of no other, a question has."""
     words = frozenset(split_words(text))
     heads = {statement: frozenset(split_words(plain(statement.head))) for statement in listed}
     distinct = frozenset(heads.values()) - {frozenset()}
     named = max((head for head in distinct if head <= words), key=len, default=frozenset())
-    if len(distinct) < 2 or frozenset.intersection(*distinct) >= named:
+    if len(distinct) < 2:
         return []
+    if frozenset.intersection(*distinct) >= named:
+        asked = stems(text)
+        own = {head: shared_stems(stems(" ".join(head)), asked) for head in distinct}
+        apart = [head for head in distinct if own[head] - frozenset().union(*(own[one] for one in distinct - {head}))]
+        if len(apart) != 1:
+            return []
+        (named,) = apart
     return [statement for statement in listed if heads[statement] == named]
+
+
+def in_column(parsed: ParsedQuestion, listed: Sequence[Statement], documents: Sequence[Chunk]) -> list[Statement]:
+    """Of the values of one row those that a question may mean: of its kind, its time and the column that it names."""
+    text = plain(parsed.question)
+    kinds = wanted_kinds(text)
+    fitting = [statement for statement in listed if statement.kind in kinds] or [*listed]
+    fitting = in_time(fitting, parsed.known("date_scope"), documents)
+    return named_column(text, fitting) or fitting
 
 
 def _siblings(statement: Statement, documents: Sequence[Chunk]) -> frozenset[str]:
@@ -290,20 +335,14 @@ def version_stamp(chunk: Chunk) -> tuple[str, str]:
 
 def is_field_alone(parsed: ParsedQuestion, documents: Sequence[Chunk], pack: Pack = GENERIC) -> bool:
     """Whether a question asks for a field of the pack and for nothing further that would tell its values apart."""
-    name = parsed.known("target_field") or ""
-    if name not in pack.fields:
-        return bool(name)
-    text = plain(parsed.question)
+    name, text = parsed.known("target_field") or "", plain(parsed.question)
+    if name not in pack.fields or is_denied(text):
+        return bool(name) and not is_denied(text)
     topic = " ".join(own_topic(text, documents))
     own = whole_words((*pack.fields[name].asked, *pack.own_words(name)))
     kinds, reading = wanted_kinds(text), pack.fields[name].reading
     fits = reading is None or reading.kind is None or not kinds or reading.kind in kinds or pack.fields[name].names
-    return fits and not needed_stems(own.sub(" ", topic))
-
-
-def needed_stems(text: str) -> frozenset[str]:
-    """Stems of words in plain letters that say more than what kind of value is meant."""
-    return frozenset(stem(word) for word in split_words(text) if stems(word) and not is_kind_word(word))
+    return fits and all(is_kind_word(word) or not stems(word) for word in split_words(own.sub(" ", topic)))
 
 
 def field_synonyms(parsed: ParsedQuestion, pack: Pack) -> tuple[str, ...]:
@@ -328,6 +367,9 @@ def in_time(listed: list[Statement], scope: str | None, documents: Sequence[Chun
         ]
         if dated:
             return dated
+        dated = [each for each in listed if document_year(documents[each.place]) == scope[:4]]
+        if 0 < len(dated) < len(listed):
+            return dated
         # Until a year before it has passed by then, from a year after it is not yet.
         left = [statement for statement in listed if not _is_beyond(_clause(statement), scope[:4])]
         if 0 < len(left) < len(listed):
@@ -348,6 +390,10 @@ def in_time(listed: list[Statement], scope: str | None, documents: Sequence[Chun
         if years and not marked and len(years) == len(listed):
             end = (max if scope == "newest" else min)(years.values())
             marked = [statement for statement in listed if years[statement] == end]
+        stamps = {each: document_year(documents[each.place]) for each in listed}
+        if not marked and len({documents[each.place].tags.get("product", "") for each in listed}) == 1:
+            end = (max if scope == "newest" else min)(stamps.values(), default="")
+            marked = [each for each in listed if stamps[each] == end] if len(set(stamps.values())) > 1 else []
         passed = expression("held" if scope == "newest" else "holds")
         left = [statement for statement in listed if not passed.search(plain(_clause(statement)))]
         return marked or left or listed
@@ -379,6 +425,27 @@ def _clause(statement: Statement) -> str:
     """What a text says of a value itself: its label and head, the whole of it where they name no time."""
     own = f"{statement.head} {statement.label}"
     return own if statement.form != "sentence" or TIME.search(plain(own)) else statement.text
+
+
+def outdated(chunk: Chunk, chunks: Sequence[Chunk], today: str) -> tuple[str, str]:
+    """Why a document may not hold today: `passed` with the day of its end, `replaced` with its later version, or ''."""
+    own = statements([one for one in chunks if one.document == chunk.document])
+    ends = [
+        f"{date.year}-{date.month or 12:02d}-{date.day or 31:02d}"
+        for each in own
+        if each.kind == "date" and expression("expiring").search(plain(each.text))
+        for date in dates_in(each.value)
+    ]
+    if ends and max(ends) < today:
+        return "passed", max(ends)
+    same = [
+        one
+        for one in chunks
+        if all(one.tags.get(name, "") == chunk.tags.get(name) != "" for name in ("product", "doc_type"))
+    ]
+    newest = max([chunk, *(one for one in same if one.tags.get("date", "") <= today)], key=version_stamp)
+    is_later = version_stamp(newest) > version_stamp(chunk)
+    return ("replaced", newest.tags.get("title") or newest.file_name) if is_later else ("", "")
 
 
 def document_year(chunk: Chunk) -> str:

@@ -25,11 +25,13 @@ from raglab.extensions.clarification.gap_candidates import (
     document_year,
     field_synonyms,
     in_time,
+    is_denied,
     is_later,
     named_column,
     needed_words,
     other_versions,
     own_topic,
+    unaccounted,
     version_stamp,
 )
 from raglab.extensions.clarification.language_words import (
@@ -121,7 +123,7 @@ def find_gaps(
     gaps = tuple(gap for gap in results if gap is not None)
     if gaps or nearness is None or clear_statement(parsed, documents, hits, pack) is not None:
         return gaps
-    near = _near_gap(parsed, text, topic, hits, nearness)
+    near = _near_gap(parsed, topic, hits, pack, nearness)
     return () if near is None else (near,)
 
 
@@ -137,17 +139,11 @@ def _page_gap(parsed: ParsedQuestion, documents: Sequence[Chunk], pack: Pack, le
         return None
     pages = {chunk.page for chunk in documents} - {None}
     scopes = ["1"] if 1 in pages else []
-    scopes += (
-        [CONTENTS]
-        if any(contents(_of(source, documents)) for source in dict.fromkeys(chunk.source for chunk in documents))
-        else []
-    )
+    files = dict.fromkeys(chunk.source for chunk in documents)
+    if any(contents([chunk for chunk in documents if chunk.source == source]) for source in files):
+        scopes.append(CONTENTS)
     readings = tuple(GapReading(value) for value in (*scopes, DOCUMENT))
     return QuestionGap(PAGE_SCOPE, name, readings, "usual") if len(readings) > 1 else None
-
-
-def _of(source: str, documents: Sequence[Chunk]) -> list[Chunk]:
-    return [chunk for chunk in documents if chunk.source == source]
 
 
 def _intent_gap(
@@ -180,7 +176,7 @@ def _role_gap(  # noqa: PLR0911 - a way out for each case
     parsed: ParsedQuestion, text: str, topic: Sequence[str], documents: Sequence[Chunk], pack: Pack
 ) -> QuestionGap | None:
     """Whom a role alone, or a question whom to turn to, means: `the tenant`, `who do I contact at Acme?`."""
-    if parsed.known("intent") not in {None, "lookup"}:
+    if parsed.known("intent") not in {None, "lookup"} or is_denied(text):
         return None
     roles = _roles(documents)
     if len({value_key(role.value) for role in roles}) < 2:
@@ -205,7 +201,7 @@ def _role_gap(  # noqa: PLR0911 - a way out for each case
     if not contact and not named and not is_bare(text):
         return None
     if contact and topic and not named:
-        known = [role for role in roles if any(_names_any(topic, part) for part in (role.label, role.text))]
+        known = [role for role in roles if shared_stems(map(stem, topic), stems(f"{role.label} {role.text}"))]
         if len(known) == 1 or (not known and not _only_names(topic, documents)):
             return None
         named = known
@@ -235,11 +231,6 @@ def _people_first(roles: Sequence[Statement], documents: Sequence[Chunk]) -> lis
     return sorted(
         roles, key=lambda role: value_key(role.value) == value_key(documents[role.place].tags.get("vendor", ""))
     )
-
-
-def _names_any(topic: Sequence[str], text: str) -> bool:
-    own = stems(text)
-    return any(any(meets(stem(word), name) for name in own) for word in topic)
 
 
 def _only_names(topic: Sequence[str], documents: Sequence[Chunk]) -> bool:
@@ -274,7 +265,7 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     scope = parsed.known("date_scope")
     dated = _time_gap(good, ranked, topic, documents, scope) if wanted_kinds(text) else None
     if dated is not None:
-        return dated
+        return _keyed(dated, parsed, topic, good, documents, pack)
     if any(candidate.statement.form == "sentence" for candidate in good):
         # A sentence has no name of its own: the question must say of what it wants which kind of value.
         is_clear = bool(wanted_kinds(text)) and (is_alike or len(good[0].words & needed) == len(needed))
@@ -288,7 +279,23 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     # `What does the X2 Max weigh?` names a column whole, and one sentence that tells its values apart is told by them.
     if named_column(text, listed) or (is_alike and good[0].statement.form == "sentence" and _tells_apart(text, listed)):
         return None
-    return _by_axis(listed, topic, documents, scope)
+    return _keyed(_by_axis(listed, topic, documents, scope), parsed, topic, good, documents, pack)
+
+
+def _keyed(
+    gap: QuestionGap | None,
+    parsed: ParsedQuestion,
+    topic: Sequence[str],
+    good: Sequence[ScoredStatement],
+    documents: Sequence[Chunk],
+    pack: Pack,
+) -> QuestionGap | None:
+    """The gap, under all words of the topic where no reading accounts for all: what was learned of less is not it."""
+    if gap is None or not all(unaccounted(parsed, topic, candidate, documents, pack) for candidate in good):
+        return gap
+    name, *axis = gap.field.partition(":")
+    denied = ":not" if is_denied(plain(parsed.question)) else ""
+    return gap._replace(field="".join((" ".join(topic) or name, *axis, denied)))
 
 
 def _time_gap(
@@ -312,9 +319,10 @@ def _time_gap(
 
 
 def _near_gap(
-    parsed: ParsedQuestion, text: str, topic: Sequence[str], hits: Sequence[Chunk], nearness: Nearness
+    parsed: ParsedQuestion, topic: Sequence[str], hits: Sequence[Chunk], pack: Pack, nearness: Nearness
 ) -> QuestionGap | None:
     """Which of several values in one sentence or table is meant, where that is near to a question in other words."""
+    text = plain(parsed.question)
     kinds, units = wanted_kinds(text), wanted_units(text)
     near = hits[:NEAR_PASSAGES]
     matches = [
@@ -345,7 +353,8 @@ def _near_gap(
     listed = in_time(listed, parsed.known("date_scope"), near)
     if _tells_apart(text, listed) or not 1 < len({value_key(statement.value) for statement in listed}) <= MOST:
         return None
-    return _by_axis(listed, topic, near)
+    good = [ScoredStatement(each, 0.0, shared_stems(map(stem, topic), stems(each.text))) for each in listed]
+    return _keyed(_by_axis(listed, topic, near), parsed, topic, good, near, pack)
 
 
 def _tells_apart(text: str, listed: Sequence[Statement]) -> bool:
@@ -499,12 +508,16 @@ def _document_gap(
     }
     # A title that names a topic states nothing: words of the topic must stand in a statement itself.
     bar = ENOUGH * len(needed) if wanted_kinds(text) else len(needed)
-    best = {name: good for name, good in best.items() if good and len(_stated(good[0].statement, needed)) >= bar}
+    own_texts = {name: f"{good[0].statement.name} {good[0].statement.text}" for name, good in best.items() if good}
+    best = {name: best[name] for name, own in own_texts.items() if len(shared_stems(needed, stems(own))) >= bar}
     values = {name: {value_key(candidate.statement.value) for candidate in good} for name, good in best.items()}
-    if len(best) < 2 or (len(set(map(frozenset, values.values()))) == 1 and all(map(_is_single, values.values()))):
+    if len(best) < 2 or (
+        len(set(map(frozenset, values.values()))) == 1 and all(len(each) == 1 for each in values.values())
+    ):
         return None
     roles = document_roles(tags)
     field = " ".join(topic) or parsed.known("target_field", 0.0) or "document"
+    field = f"{field}:not" if is_denied(text) else field
     readings = []
     for name, good in best.items():
         is_stated = len(values[name]) == 1 and len(good[0].words & needed) >= CLEAR * len(needed)
@@ -513,21 +526,12 @@ def _document_gap(
     return QuestionGap("document", f"{field}:document", tuple(readings), "first")
 
 
-def _stated(statement: Statement, needed: frozenset[str]) -> frozenset[str]:
-    """Stems that a statement itself has, whatever title or heading it stands under."""
-    return shared_stems(needed, stems(f"{statement.label} {statement.head} {statement.text}"))
-
-
 def _are_alternatives(tags: Mapping[str, Mapping[str, str]]) -> bool:
     """Whether documents are of different makers, or of one kind for different products: no two state the same thing."""
     vendors = {tag.get("vendor", "") for tag in tags.values()} - {""}
     products = {tag.get("product", "") for tag in tags.values()} - {""}
     kinds = {tag.get("doc_type", "") for tag in tags.values()}
     return len(vendors) == len(tags) or (len(products) == len(tags) and len(kinds) == 1)
-
-
-def _is_single(values: set[str]) -> bool:
-    return len(values) == 1
 
 
 def _by_document(

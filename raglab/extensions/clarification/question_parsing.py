@@ -18,7 +18,7 @@ from raglab.packs import GENERIC, Pack
 from raglab.values import Chunk
 from raglab.words import split_words
 
-VERSION = "rules-7"  # to be raised with every change of what is read
+VERSION = "rules-8"  # to be raised with every change of what is read
 NAMED, IMPLIED, LIKELY, OPEN = 0.95, 0.80, 0.65, 0.30  # in words of the tables, by its form, one of few, left open
 TASKS = ("cite", "summarise", "extract_conditions")
 INTENTS = (
@@ -32,6 +32,7 @@ INTENTS = (
 )  # in the order in which they are looked for
 WANTED = ("email", "phone", "url", "percentage", "time", "duration", "date", "reference", "quantity", "amount")
 BARE = 5  # words of a question that names a thing and asks nothing
+_NUMBERED = frozenset({"reference", "phone", "number"})  # kinds of what is called a number
 _HOW_LONG = re.compile(r"(?<!\w)(?:how (?:long|soon)|combien de temps)(?!\w)")
 _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
 _CITED_PART = re.compile(
@@ -195,6 +196,8 @@ def wanted_kinds(text: str) -> frozenset[str]:
     if _HOW_LONG.search(text):  # `how long are phone calls kept` names a phone and asks for a time
         return frozenset({"duration"})
     told = [kind for kind in WANTED if expression(kind).search(text)]
+    if expression("numbered").search(text) and not {"phone", "reference"} & set(told):
+        return _NUMBERED  # a number, be it the deposit's, is no sum
     if "duration" in told and "date" in told:
         told = ["date"] if re.search(r"(?<!\w)(?:when|quand|date)(?!\w)", text) else ["duration"]
     if expression("contact").search(text) and not {"phone", "email"} & set(told):

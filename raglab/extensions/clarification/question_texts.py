@@ -22,7 +22,9 @@ LEARNED = (
 )
 YEAR = 4  # digits that are no page
 PERSON = "person"  # field of a question whom to turn to, which names nobody
-_SAID = frozenset({CONTENTS, DOCUMENT, LAST_PAGE, "cite", "summarise", "extract_conditions", "newest", "oldest"})
+_IN_WORDS = frozenset({CONTENTS, DOCUMENT, LAST_PAGE, "newest", "oldest"}) | {
+    *("cite", "summarise", "extract_conditions", "procedure", "amounts", "exceptions"),  # tasks
+}
 
 
 def value_text(value: str, language: str, kind: str = "", text: str = "") -> str:
@@ -37,7 +39,7 @@ def value_text(value: str, language: str, kind: str = "", text: str = "") -> str
         return str(words["say_other_page" if kind == PAGE_SCOPE else "say_other"])
     if value.isdecimal() and len(value) < YEAR and kind in {PAGE_SCOPE, ""}:
         return str(words["say_page"]).format(page=value)
-    if value in _SAID and (kind in {PAGE_SCOPE, "intent", "date_scope", ""}):
+    if value in _IN_WORDS and (kind in {PAGE_SCOPE, "intent", "date_scope", ""}):
         told = str(words[f"say_{value}"])
         return f"{told} ({text})" if text and kind == "date_scope" else told
     return text or value
@@ -45,9 +47,10 @@ def value_text(value: str, language: str, kind: str = "", text: str = "") -> str
 
 def field_text(field: str, language: str, pack: Pack = GENERIC) -> str:
     """A field as a user reads it: in the words of the pack, else its own; without what it is split by."""
-    name = field.rpartition(":")[0] or field
+    name = field.partition(":")[0]
     known = pack.wording[language].fields.get(name) if language in pack.wording else None
-    return known.the if known is not None else name.replace("_", " ")
+    own = language_parts()[language].get(f"field_{name}", name.replace("_", " "))
+    return str(own) if known is None else known.the
 
 
 def question_text(

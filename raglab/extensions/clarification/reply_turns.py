@@ -196,7 +196,7 @@ def _answer_reply(one: Open, answer: str, turn: Turn) -> Response:
         return _show_again(waiting, one, (), turn.say(NOT_NAMED, reply=f"{answer!r:.80}"))
     _learn(one, reply, turn)
     if reply.kind == "declined":
-        declined = turn.say(" and ").join(waiting.shown(value) for value in reply.declined)
+        declined = turn.listed([waiting.shown(value) for value in reply.declined])
         return _show_again(waiting, one, reply.declined, turn.say("declined: {values}", values=declined))
     if reply.kind == "own_value":
         return _answer_own_value(waiting, reply)

@@ -44,7 +44,8 @@ class Statement(NamedTuple):
 
     label: under which name, as printed: the first cell of a row, the words before a colon, what a sentence says
     before its value. head: of the column. value: as printed. kind: of `value_kinds.KINDS`. text: the row or sentence,
-    whole. heading: that it stands under. place: of its chunk in what was given. form: of the text.
+    whole. heading: that it stands under. place: of its chunk in what was given. form: of the text. table: heads of the
+    columns of its table.
     """
 
     label: str
@@ -55,6 +56,7 @@ class Statement(NamedTuple):
     heading: str
     place: int
     form: Form
+    table: str = ""
 
     @property
     def name(self) -> str:
@@ -123,7 +125,8 @@ def _row_statements(piece: Piece, heading: str) -> Iterator[Statement]:
             continue
         kinds = {value.kind for value in values_in(cell)}
         kind = next(iter(kinds)) if len(kinds) == 1 else "text"
-        yield Statement(label, heads[at] if several else "", cell, kind, piece.text, heading, -1, "row")
+        head, table = heads[at] if several else "", " ".join(heads)
+        yield Statement(label, head, cell, kind, piece.text, heading, -1, "row", table)
 
 
 def _line_statements(text: str) -> Iterator[Statement]:

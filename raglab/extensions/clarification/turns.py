@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -78,6 +78,10 @@ class Turn:
     def say(self, template: str, **parts: object) -> str:
         """A sentence in the language of the question."""
         return sentence(template, self.request.language, **parts)
+
+    def listed(self, values: Sequence[str]) -> str:
+        """Values in a row: "A, B and C"."""
+        return self.say(" and ").join(filter(None, (", ".join(values[:-1]), values[-1])))
 
     def write(self, method: Callable[..., object], *about: object, **more: object) -> None:
         """Call a method of the log: at once, or of a reply with its answer."""

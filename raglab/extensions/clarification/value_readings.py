@@ -15,8 +15,8 @@ from raglab.decision.signal_values import STORED, used_signals
 from raglab.default_learner import document_roles
 from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.field_values import is_quoted
-from raglab.extensions.clarification.gap_candidates import as_good, candidates
-from raglab.extensions.clarification.language_words import plain
+from raglab.extensions.clarification.gap_candidates import YEARS, as_good, candidates, in_column, outdated
+from raglab.extensions.clarification.language_words import language_parts, plain
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
 from raglab.extensions.clarification.question_parsing import topic_words
 from raglab.extensions.clarification.replies import DOCUMENT, LAST_PAGE, PAGE_SCOPE
@@ -81,7 +81,7 @@ def read_gap_value(
         narrowed = narrow_to_chunks(parsed.question, headed, task, topic) if headed else None
         return ValueReading(value, narrowed=narrowed)
     if reading is not None and reading.quote:
-        return quoted_reading(reading, chunks)
+        return quoted_reading(reading, chunks, parsed)
     if gap.kind == "document":
         roles = document_roles({chunk.document: chunk.tags for chunk in chunks})
         own = [chunk for chunk in chunks if value in {chunk.document, chunk.shown, roles[chunk.document]}]
@@ -89,8 +89,8 @@ def read_gap_value(
     return ValueReading(value)
 
 
-def quoted_reading(reading: GapReading, chunks: Sequence[Chunk]) -> ValueReading:
-    """A reading by its quote: the statement's own value, else the quote itself."""
+def quoted_reading(reading: GapReading, chunks: Sequence[Chunk], parsed: ParsedQuestion) -> ValueReading:
+    """A reading by its quote: its own value, in the column that the question names; else the quote itself."""
     chunk = is_quoted(reading.quote, chunks)
     if chunk is None:
         return ValueReading(reading.value)
@@ -102,7 +102,8 @@ def quoted_reading(reading: GapReading, chunks: Sequence[Chunk]) -> ValueReading
         if value_key(reading.value)
         in {value_key(one.label), value_key(one.head), value_key(one.name), value_key(one.value)}
     ]
-    value = named[0].value if named else reading.quote
+    named = in_column(parsed, named, [chunk])
+    value = named[0].value if len({value_key(one.value) for one in named}) == 1 else reading.quote
     return ValueReading(reading.value, FieldValue(value, reading.quote), chunk)
 
 
@@ -204,7 +205,7 @@ def reading_response(
     told = (made.confidence, made.support, made.claim, made.refused)
     checks = (*domain, field_check(where, found=True), *answer_checks(*told, limits, request.language))
     failed = next((check for check in checks if not check.passes), None)
-    fields = {
+    fields: dict[str, Any] = {
         "answer": made.text if failed is None else refusal_text(request, system),
         "sources": [chunk.shown] if failed is None else [],
         "status": "ok" if failed is None else "refuse",
@@ -213,8 +214,13 @@ def reading_response(
         "route": ROUTE,
         "arm_reason": why,
     }
+    fields |= more
+    if failed is None and YEARS.search(request.text) is None:
+        why, until = outdated(chunk, system.retriever.chunks, request.now.date().isoformat())
+        told = language_parts()[request.language].get(f"say_{why}", "").format(document=chunk.shown, until=until)
+        fields["warnings"] = [*fields.get("warnings", ()), *([told] if why else [])]
     ms = {"support": 1e3 * (perf_counter() - start)}
-    return fields_response(request, fields | dict(more), system, ResponseRecord(ms, checks=checks))
+    return fields_response(request, fields, system, ResponseRecord(ms, checks=checks))
 
 
 def extend_response(response: Response, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:

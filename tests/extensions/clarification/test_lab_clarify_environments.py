@@ -8,19 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.clarify_worlds import PARTS, clariq, no_with_value_share, sharc, topic_part
 from raglab.extensions.clarification.clarify_environments import (
     COLUMNS,
-    PARTS,
     SCOPES,
     FieldPage,
     broker,
-    clariq,
+    cover,
     field_scope,
-    load_world,
-    no_with_value_share,
     read_fields,
-    sharc,
-    topic_part,
     vendor_pages,
 )
 from raglab.values import Chunk
@@ -158,12 +154,8 @@ def test_the_shared_sets_are_worlds() -> None:
     assert not set(facts[0].contexts) & set(facts[1].contexts)
 
 
-def test_a_world_by_name() -> None:
-    """Case 12 needs no data; unknown names and missing paths are refused."""
-    made = load_world("cover", None, share=0.25)
+def test_case_12_needs_no_data() -> None:
+    """Two kinds of contract, and columns of noise."""
+    made = cover(share=0.25)
     assert made.scenes.tolist() == [[0.75, 0.25]]
     assert (made.columns, made.noise_columns) == (("page_1_kind",), 20)
-    with pytest.raises(ValueError, match="world must be one of"):
-        load_world("squad", None)
-    with pytest.raises(ValueError, match="needs the path of its data"):
-        load_world("sharc", None)

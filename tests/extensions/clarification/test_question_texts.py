@@ -10,7 +10,7 @@ import pytest
 from broker_documents import COVER, START
 from raglab.extensions.clarification import language_words
 from raglab.extensions.clarification.field_values import is_quoted
-from raglab.extensions.clarification.question_texts import option_rows, question_text
+from raglab.extensions.clarification.question_texts import field_text, option_rows, question_text
 from raglab.extensions.clarification.statements import statements
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapKind, GapReading, QuestionGap
@@ -78,3 +78,10 @@ def test_the_words_of_languages_state_every_key_once() -> None:
     """A second list under a key would replace the first in silence."""
     text = Path(language_words.__file__).with_name("words.yaml").read_text(encoding="utf-8")
     assert load_yaml(text, "words.yaml", "a list of words") == language_words.language_parts()
+
+
+@pytest.mark.parametrize(("language", "text"), [("en", "the person"), ("fr", "la personne")])
+def test_a_default_shows_no_key(language: str, text: str) -> None:
+    """Whom to turn to is a person, and what a field is split by is not shown."""
+    assert field_text("person:role", language) == text
+    assert field_text("deposit:date:not", language) == "deposit"
