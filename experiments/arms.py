@@ -62,7 +62,7 @@ def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
             for row, case in enumerate(trace.cases)
             if case.expect_status == "ok" and (intent is None or case.intent == intent)
         ]
-        table = raglab.ranking(trace.subset(rows)).query("order == 'final'").set_index("arm")
+        table = raglab.lab.ranking(trace.subset(rows)).query("order == 'final'").set_index("arm")
         cells, ok = [], {}
         for arm in ARMS:
             decided = decisions_by_arm[arm][0]
@@ -112,7 +112,7 @@ def refinement(trace: raglab.Trace, published: raglab.Policy) -> None:
     for arm, depth in product(trace.arms, range(DEPTHS + 1)):
         hits = map_fields(part.hits, lambda field, depth=depth: field[:, :, [depth]])
         only = raglab.Trace(part.cases, part.chunks, part.arms, hits, part.pattern_hits, part.meta)
-        table = raglab.ranking(only).query("order == 'final'").set_index("arm")
+        table = raglab.lab.ranking(only).query("order == 'final'").set_index("arm")
         base = always_answer(published)
         confidence = raglab.decide(only, base, arm).confidence().mean()
         print(f"| {arm} | {depth} | {table.loc[arm, 'hit@5']:.3f} | {ndcg_of(table)[arm]:.3f} | {confidence:.1f} |")

@@ -46,7 +46,7 @@ from experiments.situations import START, Desk, holds, open_desk, pages_of, poli
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.live.response import Response
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
 from raglab.store.files import write_lines
@@ -163,7 +163,7 @@ class CountedSet:
         """Outcomes of the labelled questions, of the documents that they name."""
         for row in map(json.loads, (self.folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()):
             documents = list(row.get("selected_sources") or ()) or None
-            response = raglab.ask(row["query"], lab=self.desk.fresh(), documents=documents, now=START)
+            response = raglab.ask(row["query"], system=self.desk.fresh(), documents=documents, now=START)
             pages = {*(row.get("expect_sources") or ()), *(row.get("expect_sources_any") or ())}
             want, ok = WANTS[row["expect_status"]], response["status"] == "ok"
             cites = ok and bool(pages & set(response["sources"]))
@@ -204,10 +204,10 @@ class CountedSet:
         """Outcomes of `questions.csv` with the reply that stands there, and of `replies.csv`."""
         questions = {row["id"]: row for row in _table(self.folder / "questions.csv")}
         for name, row in questions.items():
-            lab, want = self.desk.fresh(), row["expected"]
-            first = last = self._put(row, lab)
+            system, want = self.desk.fresh(), row["expected"]
+            first = last = self._put(row, system)
             if want == "ask" and first["clarification"] is not None:
-                last = self._reply(first, row["reply"], lab) or first
+                last = self._reply(first, row["reply"], system) or first
             right = last["status"] == "ok" and bool(row["answer"]) and holds(str(last["answer"]), row["answer"])
             wrong, asks = last["status"] == "ok" and not right, _is_asking(first)
             right_case = {"ask": asks, "answer": right, "refuse": last["status"] == "refuse"}[want]
@@ -228,25 +228,25 @@ class CountedSet:
         for row in _table(replies) if replies.is_file() else ():
             yield from self._replied(row, questions[row["question_id"]])
 
-    def _put(self, row: Mapping[str, str], lab: Lab) -> Response:
-        return raglab.ask(row["question"], lab=lab, documents=row["documents"].split(";"), now=START)
+    def _put(self, row: Mapping[str, str], system: System) -> Response:
+        return raglab.ask(row["question"], system=system, documents=row["documents"].split(";"), now=START)
 
-    def _reply(self, first: Response, text: str, lab: Lab) -> Response | None:
+    def _reply(self, first: Response, text: str, system: System) -> Response | None:
         """Response to a reply; None where the system takes it for no reply."""
         try:
-            return raglab.reply(first["request_id"], text, lab=lab, now=START + timedelta(minutes=1))
+            return raglab.reply(first["request_id"], text, system=system, now=START + timedelta(minutes=1))
         except ValueError:
             return None
 
     def _replied(self, row: Mapping[str, str], question: Mapping[str, str]) -> Iterator[QuestionOutcome]:
         """Outcome of a reply, where its question is asked about at all."""
-        lab = self.desk.fresh()
-        first = self._put(question, lab)
-        if first["clarification"] is None or lab.audit is None:
+        system = self.desk.fresh()
+        first = self._put(question, system)
+        if first["clarification"] is None or system.audit is None:
             return
         text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda code: chr(int(code[1], 16)), row["reply"])
-        response = self._reply(first, text, lab)
-        votes = any(count > 0.0 for learned in lab.audit.rows() for count in learned.candidate_votes.values())
+        response = self._reply(first, text, system)
+        votes = any(count > 0.0 for learned in system.audit.rows() for count in learned.candidate_votes.values())
         want = "vote" if row["names_candidate"] == "yes" else "no vote"
         ok = response is not None and response["status"] == "ok"
         yield self._listed(
@@ -293,7 +293,7 @@ def run_set(name: str, policy: Path | None, pack: Path | None, *, list_all: bool
     with tempfile.TemporaryDirectory() as place:
         desk = open_desk(raglab.load_corpus(folder), policy_of(folder, policy, pack), Path(place))
         counted = CountedSet(folder, desk, list_all=list_all)
-        outcomes = list(counted.outcomes(desk.lab.pack))
+        outcomes = list(counted.outcomes(desk.system.pack))
     if not outcomes:
         msg = f"a set must have cases, situations, fields or questions.csv, got {folder}; check the folder."
         raise ValueError(msg)
@@ -418,9 +418,9 @@ def strangers(data: Path) -> None:
     policy = Policy.load(BROKER / "policy.yaml")
     with tempfile.TemporaryDirectory() as place:
         raglab.build_index(raglab.load_corpus(BROKER), Path(place) / "index", policy=policy)
-        lab = Lab.open(Path(place) / "index", policy=policy, clarify=True, cache=False)
+        system = System.open(Path(place) / "index", policy=policy, clarify=True, cache=False)
         for name, asked in questions.items():
-            said = [raglab.ask(question, lab=lab) for question in asked]
+            said = [raglab.ask(question, system=system) for question in asked]
             clarified = [one["clarification"]["question_to_user"] for one in said if one["clarification"] is not None]
             ends = dict(Counter(one["status"] for one in said))
             print(f"{name}: asked what is missing {rate(len(clarified), len(asked))}; {ends}")

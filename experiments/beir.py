@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sets import CRANFIELD, cranfield, cut
 
-from raglab.lab.slices import Gains, ndcg_by_case, ranking
+from raglab.lab.slice_rates import Gains, ndcg_by_case, ranking
 from raglab.live.trace_building import build_trace
 from raglab.store.files import make_folder
 from raglab.store.loaders import load_cases, load_corpus

@@ -78,7 +78,7 @@ def processor_time() -> Iterator[None]:
             setattr(module, "perf_counter", time.perf_counter)  # noqa: B010 - of modules whose type lacks it
 
 
-def milliseconds(lab: raglab.Lab, cases: Sequence[raglab.Case]) -> dict[str, np.ndarray]:
+def milliseconds(system: raglab.System, cases: Sequence[raglab.Case]) -> dict[str, np.ndarray]:
     """Processor milliseconds of each question and of its parts, the least of two rounds."""
     names = ("question", *PARTS, "log", "retrievals")
     least = {name: np.full(len(cases), np.inf) for name in names}
@@ -86,7 +86,7 @@ def milliseconds(lab: raglab.Lab, cases: Sequence[raglab.Case]) -> dict[str, np.
         for _ in range(2):
             for at, case in enumerate(cases):
                 start = time.process_time()
-                record = raglab.ask(case.query, lab=lab, documents=case.selected_sources).record
+                record = raglab.ask(case.query, system=system, documents=case.selected_sources).record
                 spent = 1e3 * (time.process_time() - start)
                 parts = {name: sum(record.ms.get(stage, 0.0) for stage in stages) for name, stages in PARTS.items()}
                 measures = parts | {"question": spent, "log": spent - record.ms["total"]}
@@ -100,21 +100,21 @@ def asked_live(options: Options) -> Rows:
     """A question and its parts, under the published thresholds and with two gates off, which refine less."""
     folder, cases = index(options), questions(options)
     start = time.process_time()
-    lab = raglab.Lab.open(folder, policy=BROKER / "policy.yaml", cache=False)
-    raglab.ask(cases[0].query, lab=lab)
+    system = raglab.System.open(folder, policy=BROKER / "policy.yaml", cache=False)
+    raglab.ask(cases[0].query, system=system)
     yield Row("open an index and answer the first question", time.process_time() - start, "s")
     for case in cases[:8]:  # the first questions load what is read lazily
-        raglab.ask(case.query, lab=lab, documents=case.selected_sources)
-    ms = milliseconds(lab, cases)
+        raglab.ask(case.query, system=system, documents=case.selected_sources)
+    ms = milliseconds(system, cases)
     yield Row("question, P50", float(np.median(ms["question"])), "ms")
     for name in (*PARTS, "log"):  # the mean: most questions are refused, and nothing is generated for them
         yield Row(f"{name}, mean", float(np.mean(ms[name])), "ms")
     yield Row("question, P95", float(np.quantile(ms["question"], 0.95)), "ms")
     gates = ms["evidence for the gates"] + ms["verdicts of the gates"]
     yield Row("one decision of the gates with its evidence, P50", float(np.median(gates / ms["retrievals"])), "ms")
-    free = lab.replace(lab.policy.replace("similarity.enabled", False, "l2.enabled", False))
+    free = system.replace(system.policy.replace("similarity.enabled", False, "l2.enabled", False))
     yield Row("question without l2 and similarity, P50", float(np.median(milliseconds(free, cases)["question"])), "ms")
-    cached = raglab.Lab.open(folder, policy=BROKER / "policy.yaml")
+    cached = raglab.System.open(folder, policy=BROKER / "policy.yaml")
     yield Row("question from the cache, P50", float(np.median(milliseconds(cached, cases)["question"])), "ms")
 
 
@@ -145,14 +145,14 @@ def asked_read_only(options: Options) -> Rows:
         if place is None:
             return
         pair = [
-            raglab.Lab.open(folder, policy=BROKER / "policy.yaml", cache=False)
+            raglab.System.open(folder, policy=BROKER / "policy.yaml", cache=False)
             for folder in (options.folder / "index", place)
         ]
         ms: list[list[float]] = [[], []]
         for case in (cases[0], *cases):
-            for lab, spent in zip(pair, ms, strict=True):
+            for system, spent in zip(pair, ms, strict=True):
                 start = time.process_time()
-                raglab.ask(case.query, lab=lab, documents=case.selected_sources)
+                raglab.ask(case.query, system=system, documents=case.selected_sources)
                 spent.append(time.process_time() - start)
         logs, reads = (float(np.median(spent[1:])) for spent in ms)
         yield Row("read-only index: times faster than one that logs", logs / reads, BESIDE)

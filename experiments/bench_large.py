@@ -170,10 +170,10 @@ def running(kind: str, n: int, folder: Path) -> Iterator[None]:
 
         options: dict[str, Any] = {"n_workers": n, "threads_per_worker": 1, "dashboard_address": None}
         place = LocalCluster(**options, local_directory=str(folder))
-        with place as cluster, Client(cluster) as client, raglab.workers(client):
+        with place as cluster, Client(cluster) as client, raglab.lab.parallel_workers(client):
             yield
     else:
-        with raglab.workers(kind, n=n):
+        with raglab.lab.parallel_workers(kind, n=n):
             yield
 
 

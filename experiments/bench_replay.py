@@ -55,7 +55,7 @@ def swept(options: Options) -> Rows:
         yield Row(f"sweep, {name}", sweep_rate(trace, policies, engine), "M decisions/s")
         yield Row(f"sweep, {name}, a quarter of the cases", sweep_rate(fewer, policies, engine), "M decisions/s")
         yield Row(f"sweep, {name}, a quarter of the policies", sweep_rate(trace, some, engine), "M decisions/s")
-    with raglab.workers("threads", n=2):
+    with raglab.lab.parallel_workers("threads", n=2):
         rate = sweep_rate(trace, policies, "numba", time.perf_counter)
     yield Row("sweep, compiled, two threads, wall", rate, "M decisions/s")
     yield Row("peak memory of the process after sweeps", peak_megabytes(), "MB")

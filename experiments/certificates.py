@@ -21,7 +21,7 @@ from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import Certification, certify_best, grid
 from raglab.lab.certified_losses import count_rates, nearest_target
 from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.gate_fitting import CHAIN, FUSED, compare_gates, fuse
+from raglab.lab.gate_fitting import CHAIN, FUSED, compare_gates, fit_fused_gate
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import TARGETS, upper_bound
 from raglab.replay import sweep
@@ -171,13 +171,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", type=read_set, help="name=trace.parquet or name=trace.parquet:policy.yaml")
     sets: list[CaseSet] = parser.parse_args().sets
-    fused = {case_set.name: fuse(case_set.trace, case_set.policy).policy for case_set in sets}
+    fused = {case_set.name: fit_fused_gate(case_set.trace, case_set.policy).policy for case_set in sets}
     print("| set, report cases | fused by | AURC fused | best single | difference [95 %] | published chain | "
           "coverage at its risk: fused; single | risk at its coverage: fused; single |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|")
     for case_set in sets:
         print_gates(case_set, fused[case_set.name], "logistic")
-        print_gates(case_set, fuse(case_set.trace, case_set.policy, method="boosting").policy, "boosting")
+        print_gates(case_set, fit_fused_gate(case_set.trace, case_set.policy, method="boosting").policy, "boosting")
     certificates(sets, fused)
     coverages(sets, fused)
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sets import CRANFIELD, cranfield, cut
 
-from raglab.lab.slices import FINAL, ndcg_by_case, ranked_cases
+from raglab.lab.slice_rates import FINAL, ndcg_by_case, ranked_cases
 from raglab.live.trace_building import build_trace
 from raglab.model_tokens import encoder_tokens
 from raglab.store.loaders import load_cases, load_corpus

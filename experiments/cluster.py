@@ -53,10 +53,10 @@ def workers_of(kind: str, scheduler: str | None, folder: Path) -> Iterator[None]
     if name == ONE:
         yield
     elif name == "dask":
-        with cluster_of(scheduler, int(n), folder) as client, raglab.workers(client):
+        with cluster_of(scheduler, int(n), folder) as client, raglab.lab.parallel_workers(client):
             yield
     else:
-        with raglab.workers(name, n=int(n)):
+        with raglab.lab.parallel_workers(name, n=int(n)):
             yield
 
 
@@ -74,7 +74,7 @@ def build_and_sweep(args: argparse.Namespace, folder: Path) -> tuple[str, str]:
     if args.quick:
         corpus, cases = corpus._replace(chunks=corpus.chunks[::8]), [case for case in cases if not case.expect_sources]
         cases = [case for case in cases if not case.selected_sources and not case.expect_sources_any][:20]
-    trace = raglab.build_shards(corpus, cases, folder, shard=5 if args.quick else args.shard, cache=None)
+    trace = raglab.io.build_shards(corpus, cases, folder, shard=5 if args.quick else args.shard, cache=None)
     base = raglab.Policy.load(DATA / "policy.yaml")
     policies = [base.replace("l2.max_l2", 0.5 + number / 100) for number in range(100)]
     table = raglab.sweep(trace, policies)

@@ -30,7 +30,7 @@ def by_case(encoder: str | None, data: Path, lang: str | None) -> Rows:
     cases = [case for case in raglab.load_cases(data) if lang is None or case.extra.get("lang") == lang]
     sourced_cases = [case for case in cases if case.expect_sources or case.expect_sources_any]
     trace = raglab.build_trace(corpus, sourced_cases, arms=ARMS, encoder=encoder)
-    tables = [raglab.ranking(trace.subset([row])).set_index(["arm", "order"]) for row in range(len(sourced_cases))]
+    tables = [raglab.lab.ranking(trace.subset([row])).set_index(["arm", "order"]) for row in range(len(sourced_cases))]
     tables = [table[[HIT, next(name for name in table.columns if name.startswith(NDCG))]] for table in tables]
     return {key: np.array([table.loc[key].to_numpy(float) for table in tables]).T for key in tables[0].index}
 

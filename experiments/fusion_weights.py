@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from raglab.lab.slices import fusion_weights, ndcg_by_case, ranking
+from raglab.lab.slice_rates import fusion_weights, ndcg_by_case, ranking
 from raglab.store.traces import Trace
 
 HALVES = 20

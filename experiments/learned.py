@@ -239,7 +239,7 @@ def print_tuned(case_set: Set, seed: int, trials: int) -> None:
     rows, _ = labelled_rows(case_set.trace, "answerable")
     whole = case_set.trace.subset(rows)
     plain = with_splits(whole, ["tune" if name in learned_names else "report" for name in case_set.names])
-    signal_column = raglab.learn_signal(plain, seed=seed).with_signal(plain)
+    signal_column = raglab.fit_signal(plain, seed=seed).with_signal(plain)
     print("\n| tuned | pass | hallucination | false refusal | coverage |\n|---|---|---|---|---|")
     for title, trace in (("without the learned signal", plain), ("with it", signal_column)):
         study = raglab.tune(trace, policy=limit_depth(Policy.load(), trace), trials=trials, seed=seed)

@@ -217,12 +217,12 @@ def print_answers(client: ModelClient, corpus: Corpus, policy: Policy, folder: P
     raglab.build_index(corpus, folder / "index")
     model = generator(client)
     settings: dict[str, Any] = {"cache": False, "audit": False}
-    asks = raglab.Lab.open(folder / "index", policy=always_answer(policy), generator=model, **settings)
+    asks = raglab.System.open(folder / "index", policy=always_answer(policy), generator=model, **settings)
     print("\n| question | label | gold answer | expected page first | the model's answer |\n|---|---|---|---|---|")
     for case in drawn(raglab.load_cases(DATA), ANSWERS):
         first = "–"
         try:
-            response = raglab.ask(case.query, lab=asks)
+            response = raglab.ask(case.query, system=asks)
             answer = response["answer"] or response["refusal_reason"]
             if wanted := {*case.expect_sources, *case.expect_sources_any}:
                 first = "yes" if response["sources"][0] in wanted else "no"

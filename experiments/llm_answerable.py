@@ -170,7 +170,7 @@ def print_calibration(
     raw = trace.signal("yes_no").to_numpy()
     probabilities = {"as it is": raw}
     for method in ("isotonic", "platt"):
-        fitted = raglab.calibrate_signal(trace, "yes_no", method=method, groups=groups)
+        fitted = raglab.lab.calibrate_signal(trace, "yes_no", method=method, groups=groups)
         probabilities[f"{method}, cross-fitted"] = fitted.trace.signal(fitted.name).to_numpy()
     probabilities["always the share of answerable"] = np.full(len(y), y.mean())
     print("\n| P(yes) | ECE, 10 bins | smooth ECE | Brier, 95 % | Brier minus as it is |\n|---|---|---|---|---|")

@@ -81,9 +81,9 @@ def ask_all(corpus: raglab.Corpus, trace: raglab.Trace, policy: raglab.Policy, o
         raglab.build_index(corpus, out / "index", arms=trace.arms)
     decisions = raglab.decide(trace, policy)
     replayed = [Status(code).name for code in decisions.status.tolist()]
-    lab = raglab.Lab.open(out / "index", policy=policy, arm=trace.arms[0], cache=False, audit=False)
+    system = raglab.System.open(out / "index", policy=policy, arm=trace.arms[0], cache=False, audit=False)
     with step(f"ask {len(trace.cases)} questions"):
-        responses = [raglab.ask(case.query, lab=lab) for case in trace.cases]
+        responses = [raglab.ask(case.query, system=system) for case in trace.cases]
     differences = [
         (case.id, replay_status, response["status"], response["refusal_reason"])
         for case, replay_status, response in zip(trace.cases, replayed, responses, strict=True)
@@ -115,7 +115,10 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     corpus, trace = prepare(arguments.documents, arguments.questions, arguments.seed, out)
     tuned = study(trace, arguments.trials, arguments.seed, out)
-    for name, policy in (("always-answer", raglab.always_answer(raglab.Policy.load())), ("the tuned policy", tuned)):
+    for name, policy in (
+        ("always-answer", raglab.lab.always_answer(raglab.Policy.load())),
+        ("the tuned policy", tuned),
+    ):
         print(f"live, under {name}:")
         ask_all(corpus, trace, policy, out / name.replace(" ", "-"))
 

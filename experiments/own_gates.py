@@ -50,15 +50,15 @@ def main() -> None:
     decided: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         raglab.build_index(corpus, Path(folder) / "index", policy=policy)
-        lab = raglab.Lab.open(Path(folder) / "index", policy=policy, cache=False, audit=False)
-        graph = raglab.build_graph(lab)
+        system = raglab.System.open(Path(folder) / "index", policy=policy, cache=False, audit=False)
+        graph = raglab.live.build_graph(system)
         # With the answers that live would be given, so that what is not fit to leave is refused here as well.
-        decisions = raglab.decide(raglab.record_answers(trace, policy, lab.generator, lab.scorer), policy)
+        decisions = raglab.decide(raglab.record_answers(trace, policy, system.generator, system.scorer), policy)
         for row, case in enumerate(cases):
             stated = {"question": case.query, "documents": list(case.selected_sources)}
-            live = raglab.ask(case.query, lab=lab, documents=stated["documents"])
+            live = raglab.ask(case.query, system=system, documents=stated["documents"])
             by_graph = graph.invoke(stated)["response"]
-            status = raglab.Status(int(decisions.status[row])).name
+            status = raglab.values.Status(int(decisions.status[row])).name
             reason = decisions.reason(row) if status == "refuse" else None
             agree["ask"] += (live["status"], live["refusal_reason"]) == (status, reason)
             agree["graph"] += (by_graph["status"], by_graph["refusal_reason"]) == (status, reason)

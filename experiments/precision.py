@@ -48,7 +48,7 @@ def build(data: Path, policy: Path, precision: str, out: Path) -> float:
 def ranks(trace: raglab.Trace) -> dict[str, NDArray[np.float64]]:
     """hit@1, hit@5 and hit@20 of the final order, of each question that expects a source."""
     sourced_rows = [row for row, case in enumerate(trace.cases) if case.expect_sources or case.expect_sources_any]
-    tables = [raglab.ranking(trace.subset([row])).set_index("order").loc["final"] for row in sourced_rows]
+    tables = [raglab.lab.ranking(trace.subset([row])).set_index("order").loc["final"] for row in sourced_rows]
     names = [name for name in tables[0].index if name.startswith(("hit@", "nDCG@10"))]
     return {name: np.array([float(table[name]) for table in tables]) for name in names}
 
@@ -76,7 +76,7 @@ def main() -> None:
     for name, values in before.items():
         print(f"| {name} | {values.mean():.3f} | {after[name].mean():.3f} | {difference(after[name], values)} |")
     policy = raglab.Policy.load(args.policy)
-    for named, chosen in (("published", policy), ("answers all", raglab.always_answer(policy))):
+    for named, chosen in (("published", policy), ("answers all", raglab.lab.always_answer(policy))):
         left, right = (raglab.sweep(trace, [chosen]).iloc[0] for trace in (plain_trace, half_trace))
         for rate in RATE_TABLE:
             k, n = (f"{rate}_k", f"{rate}_n")

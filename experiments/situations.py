@@ -35,7 +35,7 @@ import raglab
 from raglab.default_learner import OTHER, ClarificationDefault
 from raglab.extensions.clarification.language_words import plain as plain_terms
 from raglab.live.response import Response
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.metrics import clopper_pearson
 from raglab.store.policies import Policy
 from raglab.text import content_words
@@ -153,32 +153,32 @@ class Desk:
     """A system whose users begin with nothing learned.
 
     Args:
-      lab: that clarifies. folder: for the logs.
+      system: that clarifies. folder: for the logs.
     """
 
-    def __init__(self, lab: Lab, folder: Path) -> None:
-        self.lab, self.folder, self._logs = lab, folder, count()
+    def __init__(self, system: System, folder: Path) -> None:
+        self.system, self.folder, self._logs = system, folder, count()
 
-    def fresh(self) -> Lab:
+    def fresh(self) -> System:
         """The system with an empty log."""
-        if self.lab.clarifier is None or self.lab.audit is None:
-            msg = "a lab must clarify, got one that does not; open it with clarify=True."
+        if self.system.clarifier is None or self.system.audit is None:
+            msg = "a system must clarify, got one that does not; open it with clarify=True."
             raise ValueError(msg)
         place = self.folder / f"log-{next(self._logs)}.sqlite"
-        return replace(self.lab, audit=raglab.AuditLog(place, learner=self.lab.audit.learner))
+        return replace(self.system, audit=raglab.AuditLog(place, learner=self.system.audit.learner))
 
     def meet(self, one: Situation, pages: Mapping[str, str]) -> Outcome:
         """Ask, reply, and ask again a week later."""
-        lab = self.fresh()
-        first = last = raglab.ask(one.first.question, lab=lab, documents=one.first.documents, now=START)
+        system = self.fresh()
+        first = last = raglab.ask(one.first.question, system=system, documents=one.first.documents, now=START)
         misread = ""
         if first["clarification"] is not None:
             try:
-                last = raglab.reply(first["request_id"], one.reply, lab=lab, now=START + timedelta(minutes=1))
+                last = raglab.reply(first["request_id"], one.reply, system=system, now=START + timedelta(minutes=1))
             except ValueError as error:
                 misread = str(error)
-        learned = lab.audit.rows() if lab.audit is not None else ()
-        later = raglab.ask(one.again.question, lab=lab, documents=one.again.documents, now=START + WEEK)
+        learned = system.audit.rows() if system.audit is not None else ()
+        later = raglab.ask(one.again.question, system=system, documents=one.again.documents, now=START + WEEK)
         values = (
             offers(first, one.wanted),
             *judge(last, one.first, pages),
@@ -192,14 +192,14 @@ class Desk:
 
         Returns: the question, and what followed, or why there was nothing to agree to; None where nothing was asked.
         """
-        lab = self.fresh()
+        system = self.fresh()
         stated = (*case.expect_sources, *case.expect_sources_any)
         files = case.selected_sources or tuple(dict.fromkeys(source.partition("#")[0] for source in stated))
-        first = raglab.ask(case.query, lab=lab, documents=files, now=START)
+        first = raglab.ask(case.query, system=system, documents=files, now=START)
         if first["clarification"] is None:
             return None
         try:
-            return first, raglab.reply(first["request_id"], "yes", lab=lab, now=START + timedelta(minutes=1))
+            return first, raglab.reply(first["request_id"], "yes", system=system, now=START + timedelta(minutes=1))
         except ValueError as error:
             return first, str(error)
 
@@ -333,7 +333,7 @@ def policy_of(folder: Path, policy: Path | None, pack: Path | None) -> Policy:
 def open_desk(corpus: Corpus, policy: Policy, place: Path) -> Desk:
     """A system over a corpus, indexed anew in a folder."""
     raglab.build_index(corpus, place / "index", policy=policy)
-    return Desk(raglab.Lab.open(place / "index", policy=policy, clarify=True, cache=False), place)
+    return Desk(raglab.System.open(place / "index", policy=policy, clarify=True, cache=False), place)
 
 
 def main() -> None:

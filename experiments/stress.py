@@ -302,19 +302,19 @@ def asker(name: str, index: Path, place: str, journal: Path) -> Callable[[], Non
         os.chdir(index.parent)
         policy = raglab.Policy.load(BROKER / "policy.yaml")
         free = ("l2.enabled", False, "similarity.enabled", False, "gap.enabled", False, "confidence.enabled", False)
-        tell, lab = journal_writer(journal), raglab.Lab.open(index, policy=policy.replace(*free))
+        tell, system = journal_writer(journal), raglab.System.open(index, policy=policy.replace(*free))
         tell("opened", name)
         for number in range(1_000_000):
             request, (question, document, answer) = f"{name}-{number}", QUESTIONS[number % len(QUESTIONS)]
             about = {"documents": [DOCUMENTS[document]], "session": f"s{number % 3}"}
-            response = raglab.ask(question, lab=lab, request_id=request, **about)
+            response = raglab.ask(question, system=system, request_id=request, **about)
             if not response.record.logged:  # answered with a warning while the server of the log was down
                 continue
             tell("asked", request)
-            if response["clarification"] is not None and raglab.reply(request, answer, lab=lab).record.logged:
+            if response["clarification"] is not None and raglab.reply(request, answer, system=system).record.logged:
                 tell("replied", request)
             with suppress(ValueError):  # of a request that was answered without an arm, or not at all
-                raglab.feedback(request, number % 2 == 0, lab=lab)
+                raglab.feedback(request, number % 2 == 0, system=system)
                 tell("thumbed", request)
 
     return work

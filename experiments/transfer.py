@@ -19,7 +19,7 @@ from sentence_transformers import SentenceTransformer
 
 from raglab.lab.certificate_checks import retest
 from raglab.lab.certification import certify_best
-from raglab.lab.gate_fitting import transfer
+from raglab.lab.gate_fitting import rescale_thresholds
 from raglab.live.trace_building import build_trace
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
@@ -55,7 +55,7 @@ def main() -> None:
     print(start.certificate.reason, start.certificate.promises, sep="\n")
     if start.policy is None:
         return
-    moved = transfer(start.policy, first.split("tune"), second.split("tune"))
+    moved = rescale_thresholds(start.policy, first.split("tune"), second.split("tune"))
     print("\n" + moved.table.round(4).to_string(index=False))
     for name, trace, policy in (
         ("first embedder", first, start.policy),

@@ -92,11 +92,11 @@ from .lab.support_calibration import SupportCalibration as SupportCalibration
 from .lab.support_calibration import calibrate_support as calibrate_support
 from .lab.tracking import track as track
 from .live.answer_recording import record_answers as record_answers
-from .live.apply import apply as apply
 from .live.arm_choice import feedback as feedback
 from .live.ask import ask as ask
 from .live.ask import buttons as buttons
 from .live.ask import reply as reply
+from .live.decided_frames import apply as apply
 from .live.langgraph_chain import build_graph as build_graph
 from .live.logged_requests import explain as explain
 from .live.measured_signals import add_signals as add_signals

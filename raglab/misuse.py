@@ -80,8 +80,8 @@ _SINGULAR = {
     "decisions": "decisions",
     "log": "an audit log",
     "log or path": "an audit log or its path",
-    "lab": "a Lab",
-    "lab or path": "a Lab or the folder of an index",
+    "lab": "a System",
+    "lab or path": "a System or the folder of an index",
     "world": "a world of clarifications",
     "response": "a response",
     "baseline": "a baseline",
@@ -114,7 +114,7 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("trace or table", "path"): "open a trace first: shards by raglab.Trace.open, a file by raglab.Trace.load({})",
     ("trace or table", "frame"): "make a table of rewards of it: raglab.bandit.Table.from_frame(frame)",
     ("reward table", "frame"): "make a table of rewards of it: raglab.bandit.Table.from_frame(frame)",
-    ("reward table", "trace"): "make a table of it: raglab.arm_tables(trace, policy).world",
+    ("reward table", "trace"): "make a table of it: raglab.lab.arm_tables(trace, policy).world",
     ("policy", "path"): "load it first: raglab.Policy.load({})",
     ("policy", "mapping"): "make a policy of it: raglab.Policy.from_mapping(mapping)",
     ("policy", "result"): "give its .policy",
@@ -144,12 +144,12 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("table", "cases"): "they are cases already: use them as they are",
     ("table", "corpus"): "it is a corpus already: use it as it is",
     ("table", "chunks"): "make a corpus of them: raglab.Corpus(name, chunks)",
-    ("log", "lab"): "give its log: lab.audit",
+    ("log", "lab"): "give its log: system.audit",
     ("log", "path"): "open it first: raglab.AuditLog({})",
-    ("log or path", "lab"): "give its log, lab.audit, or the lab by name: lab=lab",
-    ("lab", "path"): "open it first: raglab.Lab.open({})",
+    ("log or path", "lab"): "give its log, system.audit, or the system by name: system=lab",
+    ("lab", "path"): "open it first: raglab.System.open({})",
     ("baseline", "path"): "load it first: raglab.store.baselines.Baseline.load({})",
-    ("lab", "log"): "give the lab that keeps it: raglab.Lab.open(folder)",
+    ("lab", "log"): "give the system that keeps it: raglab.System.open(folder)",
 }
 _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing nearer is known
     "trace": "build one by raglab.build_trace(corpus, cases), or load one by raglab.Trace.load(path)",
@@ -167,12 +167,12 @@ _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing ne
     "numbers": "put them in a list, such as [0.5, 1.0, 2.0]",
     "signals": "name them, such as ['judge']",
     "decisions": "decide first: raglab.decide(trace, policy)",
-    "log": "open one by raglab.AuditLog(path), or give lab.audit of a lab that keeps one",
-    "log or path": "give lab.audit of a lab that keeps one",
-    "lab": "open one by raglab.Lab.open(folder)",
-    "lab or path": "open one by raglab.Lab.open(folder)",
+    "log": "open one by raglab.AuditLog(path), or give system.audit of a system that keeps one",
+    "log or path": "give system.audit of a system that keeps one",
+    "lab": "open one by raglab.System.open(folder)",
+    "lab or path": "open one by raglab.System.open(folder)",
     "world": "make one by raglab.default_learner.world(shares)",
-    "response": "ask first: raglab.ask(question, lab=lab)",
+    "response": "ask first: raglab.ask(question, system=system)",
     "baseline": "make one by raglab.lab.baseline.baseline_of(trace, policy)",
     "reward table": "make one by raglab.bandit.Table.from_frame(frame), a column an arm",
     "trace or table": "make a trace by raglab.build_trace(corpus, cases), or a table by raglab.bandit.Table.from_frame",
@@ -279,7 +279,7 @@ _NAMED = {  # by name, since their packages lie above
     "Decisions": "decisions",
     "ShardedDecisions": "decisions",
     "AuditLog": "log",
-    "Lab": "lab",
+    "System": "lab",
     "World": "world",
     "Response": "response",
     "Baseline": "baseline",
@@ -358,7 +358,7 @@ def _keyword_message(function: str, unknown: str, known: Sequence[str], *, is_op
     """Which argument is meant by a keyword that a function does not have."""
     rule = f"{function} has no argument {unknown}"
     if unknown in WORKERS:
-        return f"{rule}; work is shared among processes inside `with raglab.workers(...)`."
+        return f"{rule}; work is shared among processes inside `with raglab.lab.parallel_workers(...)`."
     meant = next((name for name in OTHER_NAMES.get(unknown, ()) if name in known), None)
     near = [meant] if meant else get_close_matches(unknown, known, 1)
     if near:

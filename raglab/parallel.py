@@ -55,7 +55,7 @@ def processors() -> int:
 
 
 @contextmanager
-def workers(kind: str | Client = "threads", n: int | None = None) -> Iterator[Workers]:
+def parallel_workers(kind: str | Client = "threads", n: int | None = None) -> Iterator[Workers]:
     """Workers of all loops over shards inside the block; without it they run one shard after the other.
 
     Shards are replayed and built by them, simulations of bandits are played by block of replications, and the resamples
@@ -71,7 +71,7 @@ def workers(kind: str | Client = "threads", n: int | None = None) -> Iterator[Wo
       ValueError: another kind, or n below 1.
 
     Example:
-      >>> with workers("threads", n=2) as running:
+      >>> with parallel_workers("threads", n=2) as running:
       ...     running
       Workers(threads, 2)
     """
@@ -94,9 +94,7 @@ def _checked(kind: Any, n: int | None) -> Workers:  # noqa: ANN401 - a name or a
             msg = f"n must be left out of a cluster, got {n}; state it where the cluster is made."
             raise ValueError(msg)
         return Workers("dask", len(kind.scheduler_info()["workers"]), kind)
-    msg = (
-        f"workers must be {', '.join(KINDS)} or a dask.distributed.Client, got {str(kind)[:80]!r}; see raglab.workers."
-    )
+    msg = f"workers must be {', '.join(KINDS)} or a dask.distributed.Client, got {str(kind)[:80]!r}; see raglab.lab.parallel_workers."
     raise ValueError(msg)
 
 

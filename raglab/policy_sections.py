@@ -156,7 +156,7 @@ class FusionSection(section_of(gates.gate_by_name("fused"))):  # type: ignore[mi
     def _usable(self) -> Self:
         _check_names(self.parts, "parts must name signals")
         if self.enabled and not self.parts:
-            msg = "a fused gate without parts refuses everything; fit one (raglab.fuse) or switch it off"
+            msg = "a fused gate without parts refuses everything; fit one (raglab.fit_fused_gate) or switch it off"
             raise ValueError(msg)
         return self
 

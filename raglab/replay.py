@@ -428,7 +428,7 @@ def sweep(
     """Rates and expected cost of many policies over a trace.
 
     Args:
-      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; see `raglab.workers`.
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; see `raglab.lab.parallel_workers`.
       policies: in a list, or by name: the names are the index.
       arm: which of the trace's arms; the first where not given. level: of the intervals; None leaves them out.
       engine: see `tally`. costs: label -> outcome -> cost, see `metrics.cost_matrix`.

@@ -28,10 +28,10 @@ from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.comparison import compare, contests
 from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.gate_fitting import answer_outcomes, fuse
+from raglab.lab.gate_fitting import answer_outcomes, fit_fused_gate
 from raglab.lab.report.page import write_report
 from raglab.lab.search_space import Goal, always_answer
-from raglab.lab.slices import slices
+from raglab.lab.slice_rates import slices
 from raglab.lab.study import tune
 from raglab.live.answer_recording import record_answers
 from raglab.replay import decide, shard_cells, steps, sweep
@@ -327,7 +327,7 @@ class TestComparisons:
         whole = certify_policy(trace, answers, targets=targets)
         assert whole.policy is not None
 
-    @pytest.mark.parametrize("fit", [fit_decision, fuse])
+    @pytest.mark.parametrize("fit", [fit_decision, fit_fused_gate])
     def test_nothing_is_fitted_on_missing_answers(self, fit: Any) -> None:
         """What is right cannot be learned from answers that nobody recorded."""
         trace = many([row for row in range(80) if row % 4 and row % 3], 80)

@@ -94,7 +94,7 @@ def _shows_buttons(cell: dict[str, Any]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def lab(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def system(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a JupyterLab at the root of the project."""
     before = dict(os.environ)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -122,10 +122,10 @@ def ran(page: Page, address: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def page(opened: Browser, lab: str) -> Iterator[Page]:
+def page(opened: Browser, system: str) -> Iterator[Page]:
     """Notebook 02, run whole."""
     found = opened.new_page(viewport={"width": 1280, "height": 2000})
-    asked = ran(found, lab.format(f"notebooks/{COCKPIT}"))
+    asked = ran(found, system.format(f"notebooks/{COCKPIT}"))
     assert found.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']").count() == 0
     assert [one for one in asked if "raglab" in one] == []
     yield found
@@ -196,11 +196,11 @@ def test_its_run_opens_in_mlflow(page: Page, opened: Browser, project: Path) -> 
         server.wait(SECONDS)
 
 
-def test_a_click_answers_the_clarification(opened: Browser, lab: str) -> None:
+def test_a_click_answers_the_clarification(opened: Browser, system: str) -> None:
     """The buttons of the sixth notebook go, and the answer stands in their place."""
     page = opened.new_page(viewport={"width": 1280, "height": 1600})
     # A workspace of its own: the one of the other page would open its notebook too.
-    ran(page, lab.replace("/lab/tree/", "/lab/workspaces/buttons/tree/").format(f"notebooks/{CLARIFICATION}"))
+    ran(page, system.replace("/lab/tree/", "/lab/workspaces/buttons/tree/").format(f"notebooks/{CLARIFICATION}"))
     buttons = page.locator(".jp-OutputArea-output .widget-button")
     buttons.first.wait_for(timeout=SECONDS * 1e3)
     buttons.first.scroll_into_view_if_needed()

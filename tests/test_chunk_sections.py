@@ -14,7 +14,7 @@ import raglab
 from raglab.answering.compression import compress
 from raglab.answering.extractive import Extractive, passage_lines
 from raglab.answering.hygiene import clean
-from raglab.lab.slices import FINAL, ndcg_by_case, ranked_cases, ranking
+from raglab.lab.slice_rates import FINAL, ndcg_by_case, ranked_cases, ranking
 from raglab.live.cut_chunks import cut_chunks
 from raglab.patterns import entities_of
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus

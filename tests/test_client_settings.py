@@ -222,10 +222,10 @@ class TestClients:
 
     def test_a_prompt_has_a_public_name(self) -> None:
         """As its error says."""
-        assert raglab.Prompt is Prompt
+        assert raglab.live.Prompt is Prompt
         assert "Prompt" in dir(raglab)
         client = OpenAIClient("tiny", URL)
-        made = ModelGenerator(client, prompt=raglab.Prompt("mine", 1, "Answer."))
+        made = ModelGenerator(client, prompt=raglab.live.Prompt("mine", 1, "Answer."))
         assert made.prompt_version.startswith("mine-1:")
         with pytest.raises(TypeError, match=r"write raglab\.Prompt\("):
             ModelGenerator(client, prompt="x")  # type: ignore[arg-type]

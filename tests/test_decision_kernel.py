@@ -10,7 +10,7 @@ import pytest
 from raglab import case_codes
 from raglab.decision.chain import ON_ANSWER, STAGES, STATUS_OF, decide_cases, narrow_evidence
 from raglab.decision.measurement import measured_tables
-from raglab.parallel import workers
+from raglab.parallel import parallel_workers
 from raglab.policy import PolicyData
 from raglab.replay import tally
 from raglab.thresholds import policy_thresholds
@@ -205,7 +205,7 @@ def test_tiles_of_policies_and_their_threads_change_no_count(
     found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
     expected = kernel.tallied(found, limits, N_POLICIES)  # in one tile
     monkeypatch.setattr(kernel, "TILE", tile)
-    with workers("threads", threads):
+    with parallel_workers("threads", threads):
         np.testing.assert_array_equal(kernel.tallied(found, limits, N_POLICIES), expected)
     stage, _ = kernel.stages(found, limits, N_POLICIES)
     np.testing.assert_array_equal(stage, decide_cases(found, limits, (N_POLICIES, N_CASES)).stage)

@@ -29,7 +29,7 @@ from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.comparison import compare
 from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.gate_fitting import fuse
+from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.paired_gain import paired_advantage
 from raglab.lab.report.page import write_report
 from raglab.lab.search_space import Goal, always_answer, always_refuse
@@ -143,7 +143,7 @@ def test_what_does_not_act_learned_nothing(fitted: Policy, trace: Trace) -> None
     """A model under the chain, a fused gate that is off, and always-answer made of a tuned policy."""
     assert list(learning_parts(fitted)) == ["model of the decision"]
     assert learning_parts(fitted.replace("decision.rule", "chain")) == {}
-    fused = fuse(trace, free_policy()).policy
+    fused = fit_fused_gate(trace, free_policy()).policy
     assert list(learning_parts(fused)) == ["fused gate"]
     assert learning_parts(fused.replace("fused.enabled", False)) == {}
     assert learning_parts(always_answer(with_tuned_cases(fused, ["a"]))) == {}
@@ -151,7 +151,7 @@ def test_what_does_not_act_learned_nothing(fitted: Policy, trace: Trace) -> None
 
 def test_fits_warn_on_cases_that_are_held_back(trace: Trace) -> None:
     """Where all cases are of split certify or report, and nowhere else."""
-    for fit in (fit_decision, fuse):
+    for fit in (fit_decision, fit_fused_gate):
         with pytest.warns(UserWarning, match="60 of split report, which is kept to judge on"):
             fit(trace.split("report"), free_policy())
         with warnings.catch_warnings():

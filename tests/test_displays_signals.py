@@ -77,4 +77,4 @@ def test_an_audit_of_nothing_is_refused() -> None:
 
 def test_it_is_public() -> None:
     """By the package's name."""
-    assert raglab.SignalAuditDisplay is SignalAuditDisplay
+    assert raglab.displays.SignalAuditDisplay is SignalAuditDisplay

@@ -150,7 +150,7 @@ class TestFrame:
     def test_ranking_goes_by_path(self) -> None:
         """The first hit is the other readme.md, the second the one that is expected."""
         rows = [("q", "home/readme.md", 0.9, ["motor/readme.md"]), ("q", "motor/readme.md", 0.8, ["motor/readme.md"])]
-        table = raglab.ranking(trace_from_frame(frame(*rows)))
+        table = raglab.lab.ranking(trace_from_frame(frame(*rows)))
         assert (table["hit@1"][0], table["hit@5"][0]) == (0.0, 1.0)
 
     def test_pages_are_those_of_the_document(self) -> None:
@@ -350,15 +350,15 @@ class TestFolder:
         """`ask` takes a path or a clear name, and refuses one that several have."""
         del encoder
         from raglab.live.ask import ask as live_ask
-        from raglab.live.system import Lab, build_index
+        from raglab.live.system import System, build_index
 
         (folder / "documents" / "readme.md").unlink()
         build_index(load_corpus(folder), folder / "index", cache=None, **SMALL)
-        lab = Lab.open(folder / "index", policy=raglab.Policy.from_mapping(FIRST_HIT.model_dump()), cache=False)
-        response = live_ask("What is the excess?", lab=lab, documents=["motor/readme.md"])
+        system = System.open(folder / "index", policy=raglab.Policy.from_mapping(FIRST_HIT.model_dump()), cache=False)
+        response = live_ask("What is the excess?", system=system, documents=["motor/readme.md"])
         assert response["sources"] == ["motor/readme.md#1"]
         with pytest.raises(ValueError, match=r"which 2 documents have: home/readme.md, motor/readme.md"):
-            live_ask("What is the excess?", lab=lab, documents=["readme.md"])
+            live_ask("What is the excess?", system=system, documents=["readme.md"])
 
     def test_the_command_line(self, folder: Path) -> None:
         """`raglab trace` of such a folder, then `raglab decide`; an ambiguous label exits with 1 and the candidates."""

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import raglab
-from raglab.lab.slices import ndcg_by_case
+from raglab.lab.slice_rates import ndcg_by_case
 from raglab.live import trace_building
 from raglab.models import Encoding
 from raglab.values import Case, Corpus

@@ -26,7 +26,7 @@ from raglab.fusion import (
     rescale_logit,
     signal_rows,
 )
-from raglab.lab.gate_fitting import case_signals, compare_gates, fit_boosting, fuse
+from raglab.lab.gate_fitting import case_signals, compare_gates, fit_boosting, fit_fused_gate
 from raglab.lab.search_space import published_policy
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
@@ -301,7 +301,7 @@ def trace() -> TraceData:
 @pytest.mark.parametrize("method", ["logistic", "boosting"])
 def test_a_fitted_gate_is_in_its_policy(trace: Any, method: Any) -> None:
     """Fitted on tune only, calibrated; the policy's probabilities are the model's."""
-    found = fuse(trace, FREE, method=method)
+    found = fit_fused_gate(trace, FREE, method=method)
     tune = trace.split("tune")
     assert [case.id for case in found.fitted_on.cases] == [case.id for case in tune.cases]
     assert found.policy.fused_model == Model(found.model.bias, tuple(sorted(found.model.parts)))
@@ -323,8 +323,8 @@ def test_a_fitted_gate_is_in_its_policy(trace: Any, method: Any) -> None:
 @pytest.mark.parametrize("method", ["logistic", "boosting"])
 def test_the_order_of_the_cases_changes_nothing(trace: Any, method: Any) -> None:
     """Model, quality, and the cross-fitted probability of each case by its id, ties of all signals included."""
-    found = fuse(trace, FREE, method=method)
-    other = fuse(shuffled(trace, 1), FREE, method=method)
+    found = fit_fused_gate(trace, FREE, method=method)
+    other = fit_fused_gate(shuffled(trace, 1), FREE, method=method)
     assert other.model == found.model
     assert other.quality.equals(found.quality)
     of_id = {case.id: p for case, p in zip(other.fitted_on.cases, other.p.tolist(), strict=True)}
@@ -334,7 +334,9 @@ def test_the_order_of_the_cases_changes_nothing(trace: Any, method: Any) -> None
 @pytest.mark.slow
 def test_cross_fitted_probabilities_come_from_fits_that_did_not_see_the_case() -> None:
     """Trees on 150 cases flatter themselves: in sample they are a good deal better than cross-fitted."""
-    tables = [fuse(labelled(seed, {"": 150}, steps=None), FREE, method="boosting").quality for seed in range(2)]
+    tables = [
+        fit_fused_gate(labelled(seed, {"": 150}, steps=None), FREE, method="boosting").quality for seed in range(2)
+    ]
     for measure in ("Brier", "AURC"):
         inside, outside = np.mean([table[measure] for table in tables], axis=0)
         assert outside > 1.1 * inside
@@ -375,12 +377,12 @@ def test_the_polylines_of_boosting_are_its_trees(levels: int | None) -> None:
 def test_what_cannot_be_fitted_is_refused(made: dict[str, Any], more: dict[str, Any], rule: str) -> None:
     """Too few of a kind, signals that say nothing, settings that mean nothing."""
     with pytest.raises(ValueError, match=rule):
-        fuse(labelled(**({"seed": 0} | made)), FREE, **more)
+        fit_fused_gate(labelled(**({"seed": 0} | made)), FREE, **more)
 
 
 def test_gates_are_compared_at_equal_risk_and_coverage(trace: Any) -> None:
     """A row a signal, the fused gate and the published chain; lowest AURC first; what is missing never answers."""
-    report, chosen = trace.split("report"), fuse(trace, FREE).policy
+    report, chosen = trace.split("report"), fit_fused_gate(trace, FREE).policy
     table = compare_gates(report, chosen, resamples=200).set_index("gate")
     assert set(table.index) == {*SIGNALS, "fused", "published chain"}
     assert table["AURC"].dropna().is_monotonic_increasing

@@ -15,7 +15,7 @@ from arms import HYBRID_MS, ITERATIVE_MS, two_arms
 from raglab.bandit import Bandit, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, ROUTER, UNIFORM, baselines, best_fixed_arm
 from raglab.bandit.simulation import run
-from raglab.lab import learner_comparison as lab
+from raglab.lab import learner_comparison as system
 from raglab.lab.bandit_study import BanditStudy, tune_bandit
 from raglab.lab.learner_comparison import compare_learners, compare_on_arms
 from raglab.lab.search_space import SearchRange, always_answer
@@ -90,7 +90,7 @@ def test_the_accounts_of_a_run_are_those_of_the_run() -> None:
     """Value, rounds and milliseconds by case sum to those of the run, round by round."""
     met = world(np.tile(VALUE, (5, 1)))
     found = run(Bandit("ucb1"), met, rounds=80, replications=3, seed=4, engine="numpy")
-    one = lab.run_earnings(found, met)
+    one = system.run_earnings(found, met)
     assert found.case is not None
     np.testing.assert_allclose(one.value.sum(axis=1), found.value[:, -1])
     assert one.n.sum(axis=1).tolist() == [80.0] * 3
@@ -110,8 +110,8 @@ def test_expected_value_of_a_plan_is_what_its_simulation_comes_to() -> None:
     met = world(np.tile(VALUE, (5, 1)))
     plan = np.full((20, 2), 0.5)
     found = run(plan, met, rounds=50, replications=2000, seed=1)
-    one = lab.run_earnings(found, met)
-    two = lab.expected_earnings(plan, one.n, met)
+    one = system.run_earnings(found, met)
+    two = system.expected_earnings(plan, one.n, met)
     assert two.value.sum() == pytest.approx(one.value.sum(), rel=0.01)
     assert two.ms.sum() == pytest.approx(one.ms.sum(), rel=0.01)
     np.testing.assert_allclose(two.pulls, one.pulls, rtol=0.01)
@@ -121,8 +121,8 @@ def test_unknown_milliseconds_are_left_out() -> None:
     """Of two arms of which one was never timed the mean is that of the other; NaN where none was."""
     met = world(ms=np.array([[10.0, np.nan]] * 4))
     n = np.ones((1, 4))
-    assert lab.mean_ms(lab.expected_earnings(np.full((4, 2), 0.5), n, met)) == 10.0
-    assert np.isnan(lab.mean_ms(lab.expected_earnings(np.tile([0.0, 1.0], (4, 1)), n, met)))
+    assert system.mean_ms(system.expected_earnings(np.full((4, 2), 0.5), n, met)) == 10.0
+    assert np.isnan(system.mean_ms(system.expected_earnings(np.tile([0.0, 1.0], (4, 1)), n, met)))
 
 
 def test_learners_and_baselines_meet_the_same_cases() -> None:

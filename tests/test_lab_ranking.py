@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.lab.slices import fusion_weights, ndcg_by_case, ndcg_measures, ranking
+from raglab.lab.slice_rates import fusion_weights, ndcg_by_case, ndcg_measures, ranking
 from raglab.metrics import graded_ndcg, ndcg
 from raglab.values import Case, TraceData, source_grades
 from worlds import Hit, ask, trace_of

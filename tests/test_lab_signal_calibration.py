@@ -46,7 +46,7 @@ def test_a_probability_is_near_the_share_of_right_cases() -> None:
 def test_the_trace_holds_the_held_out_probability() -> None:
     """Under a name of its own, so that a threshold may be tuned on the same cases; another name is taken."""
     trace = low_scores()
-    made = raglab.calibrate_signal(trace, "yes_no")
+    made = raglab.lab.calibrate_signal(trace, "yes_no")
     column = made.trace.signal("yes_no_probability")
     assert column.to_numpy() == pytest.approx(made.calibrated.p)
     assert trace.signal("yes_no").equals(made.trace.signal("yes_no"))
@@ -112,8 +112,8 @@ def test_a_study_searches_its_threshold() -> None:
     """Over the held-out probabilities of the trace, as of any signal that the policy gates on."""
     made = calibrate_signal(low_scores(), "yes_no")
     path = "signals.yes_no_probability.min"
-    policy = raglab.starting_policy(made.trace).replace(path, 0.5)
-    extent = raglab.full_space(made.trace, policy)[path]
+    policy = raglab.lab.starting_policy(made.trace).replace(path, 0.5)
+    extent = raglab.lab.full_space(made.trace, policy)[path]
     assert 0.0 <= extent.low < 0.5 < extent.high <= 1.0 + 1e-6
     result = raglab.tune(made.trace, policy=policy, trials=20, repeats=1, seed=0)
     assert path in result.best.params

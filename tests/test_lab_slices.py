@@ -13,7 +13,7 @@ from scipy.stats import hypergeom
 
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
-from raglab.lab.slices import COLUMNS, NONE, SEVERAL, business_lines, fusion_weights, slices
+from raglab.lab.slice_rates import COLUMNS, NONE, SEVERAL, business_lines, fusion_weights, slices
 from raglab.metrics import RATES, clopper_pearson
 from raglab.replay import decide, sweep
 from raglab.store.loaders import load_cases, load_corpus

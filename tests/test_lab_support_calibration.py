@@ -131,4 +131,4 @@ def test_begin_earns_a_bar_above_the_published_one() -> None:
 
 def test_it_is_public() -> None:
     """By the package's name."""
-    assert raglab.calibrate_support is calibrate_support
+    assert raglab.lab.calibrate_support is calibrate_support

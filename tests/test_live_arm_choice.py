@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.lab.slices import ndcg_by_case, ranking
+from raglab.lab.slice_rates import ndcg_by_case, ranking
 from raglab.live.arm_choice import FEATURES, available, case_features, components, context, router, table
 from raglab.policy import PolicyData
 from raglab.reward import RewardWeights, reward

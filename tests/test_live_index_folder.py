@@ -19,7 +19,7 @@ from raglab.canonical import canonical_json, digest
 from raglab.live import index_folder
 from raglab.live.ask import ask
 from raglab.live.index_folder import Index, read_index
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.store.files import InputError
 from raglab.store.loaders import save_corpus
 from raglab.store.policies import Policy
@@ -144,10 +144,10 @@ class TestAltered:
         policy = Policy.from_mapping({"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}})
 
         def answers() -> list[dict[str, Any]]:
-            lab = Lab.open(place, policy=policy, generator=Fixed(), audit=False)
-            said = [dict(ask(question, lab=lab, request_id="r")) for question in QUESTIONS]
-            if lab.caches is not None:
-                lab.caches.close()
+            system = System.open(place, policy=policy, generator=Fixed(), audit=False)
+            said = [dict(ask(question, system=system, request_id="r")) for question in QUESTIONS]
+            if system.caches is not None:
+                system.caches.close()
             return said
 
         sound = answers()

@@ -20,7 +20,7 @@ from raglab.live import index_folder, index_growth
 from raglab.live.ask import ask
 from raglab.live.index_folder import DocumentsChange, read_index
 from raglab.live.index_growth import add_documents, remove_documents
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.retrieval.arms import walk
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.files import InputError
@@ -58,14 +58,14 @@ def place(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fix
     return tmp_path / "i"
 
 
-def opened(place: Path, **more: Any) -> Lab:
+def opened(place: Path, **more: Any) -> System:
     """System over an index, without its log."""
-    return Lab.open(place, policy=Policy.from_mapping(FREE), **{"generator": Fixed(), "audit": False, **more})
+    return System.open(place, policy=Policy.from_mapping(FREE), **{"generator": Fixed(), "audit": False, **more})
 
 
-def answers(lab: Lab) -> list[dict[str, Any]]:
+def answers(system: System) -> list[dict[str, Any]]:
     """Responses to the questions, under one request id."""
-    return [dict(ask(question, lab=lab, request_id="r")) for question in QUESTIONS]
+    return [dict(ask(question, system=system, request_id="r")) for question in QUESTIONS]
 
 
 class TestLaw:
@@ -90,18 +90,18 @@ class TestLaw:
         order = [tmp_path / "some" / names[int(at)] for at in rng.permutation(6)]
         first = load_corpus(order[0])._replace(name="some")
         build_index(first, tmp_path / "grown", cache=shared, **SMALL)
-        lab = Lab.open(tmp_path / "grown", policy=Policy.from_mapping(OPEN))
+        system = System.open(tmp_path / "grown", policy=Policy.from_mapping(OPEN))
         steps = [order[1:2], others[:1], order[2:4], others[1:], order[4:]]
         for at, step in enumerate(steps):
             add_documents(tmp_path / "grown", step, cache=shared)
             if at % 2:
-                lab.refresh()
-        lab.remove([one.name for one in others])
-        built = Lab.open(tmp_path / "built", policy=Policy.from_mapping(OPEN))
-        assert lab.fingerprint == built.fingerprint
+                system.refresh()
+        system.remove([one.name for one in others])
+        built = System.open(tmp_path / "built", policy=Policy.from_mapping(OPEN))
+        assert system.fingerprint == built.fingerprint
         assert read_index(tmp_path / "grown").corpus == read_index(tmp_path / "built").corpus == whole
-        same_system(lab, built)
-        same_system(Lab.open(tmp_path / "grown", policy=Policy.from_mapping(OPEN)), built)
+        same_system(system, built)
+        same_system(System.open(tmp_path / "grown", policy=Policy.from_mapping(OPEN)), built)
 
     def test_only_what_is_new_is_encoded(self, place: Path, encoder: WordEncoder) -> None:  # noqa: F811
         """Neither an addition nor the opening after it encodes a text of the documents that were there."""
@@ -149,7 +149,7 @@ class TestLaw:
             add_documents(place, [], cache=None)
 
 
-def same_system(one: Lab, two: Lab) -> None:
+def same_system(one: System, two: System) -> None:
     """Every array that retrieval reads, what is found by each arm, and entities."""
     first, second = one.retriever.indexes, two.retriever.indexes
     assert one.retriever.chunks == two.retriever.chunks
@@ -198,7 +198,8 @@ class TestReaders:
         taken: list[str] = []
         with changing._change:
             threads = [
-                threading.Thread(target=lambda lab=lab: taken.append(lab.snapshot().fingerprint)) for lab in others
+                threading.Thread(target=lambda system=system: taken.append(system.snapshot().fingerprint))
+                for system in others
             ]
             for thread in threads:
                 thread.start()
@@ -208,33 +209,33 @@ class TestReaders:
 
     def test_no_cache_serves_another_corpus(self, place: Path) -> None:
         """What was refused for want of a document is answered once it is there, and refused again without it."""
-        lab = opened(place)
-        said = ask("How are claims reported?", lab=lab)
-        again = ask("How are claims reported?", lab=lab)
+        system = opened(place)
+        said = ask("How are claims reported?", system=system)
+        again = ask("How are claims reported?", system=system)
         assert again.record.answer_cache_hit
-        lab.add(part(FAQ))
-        grown = ask("How are claims reported?", lab=lab)
+        system.add(part(FAQ))
+        grown = ask("How are claims reported?", system=system)
         assert not grown.record.answer_cache_hit
         assert not grown.record.strategy_cache_hit
         assert "docs/faq.txt" in {source.partition("#")[0] for source in grown["sources"]}
-        lab.remove("faq.txt")
-        assert ask("How are claims reported?", lab=lab)["sources"] == said["sources"]
+        system.remove("faq.txt")
+        assert ask("How are claims reported?", system=system)["sources"] == said["sources"]
 
     def test_threads_of_one_system(self, place: Path) -> None:
         """Each answer is whole: of the version before a change or of the one after it."""
-        lab, seen, stop = opened(place, cache=False), [], threading.Event()
-        known = [answers(lab)[0]]
+        system, seen, stop = opened(place, cache=False), [], threading.Event()
+        known = [answers(system)[0]]
 
         def read() -> None:
             while not stop.is_set():
-                seen.append(dict(ask(QUESTIONS[0], lab=lab, request_id="r")))
+                seen.append(dict(ask(QUESTIONS[0], system=system, request_id="r")))
 
         threads = [threading.Thread(target=read) for _ in range(2)]
         for thread in threads:
             thread.start()
         for step in (part(HOME), part(FAQ)):
-            lab.add(step)
-            known.append(dict(ask(QUESTIONS[0], lab=lab, request_id="r")))
+            system.add(step)
+            known.append(dict(ask(QUESTIONS[0], system=system, request_id="r")))
         stop.set()
         for thread in threads:
             thread.join()
@@ -286,14 +287,14 @@ class TestReaders:
         with small_disk(tmp_path / "disk", "4m") as disk:
             build_index(part(MOTOR), disk / "i", cache=None, **SMALL)
             remount(disk, "ro")
-            lab = opened(disk / "i", cache=False)
-            for change in (lambda: lab.add(part(HOME)), lambda: lab.remove(MOTOR)):
+            system = opened(disk / "i", cache=False)
+            for change in (lambda: system.add(part(HOME)), lambda: system.remove(MOTOR)):
                 with pytest.raises(
                     InputError, match=r"an index must be writable for its documents to change, got a fo"
                 ):
                     change()
-            assert ask(QUESTIONS[0], lab=lab)["status"] == "ok"
-            assert lab.refresh().fingerprint == read_index(disk / "i").fingerprint
+            assert ask(QUESTIONS[0], system=system)["status"] == "ok"
+            assert system.refresh().fingerprint == read_index(disk / "i").fingerprint
 
 
 class TestRefusals:
@@ -327,12 +328,12 @@ class TestRefusals:
 
     def test_other_settings(self, place: Path) -> None:
         """An index that was made anew with others is opened again; the open system goes on."""
-        lab = opened(place)
-        before = answers(lab)
+        system = opened(place)
+        before = answers(system)
         build_index(CORPUS, place, cache=None, **SMALL | {"rerank_k": 0})
         with pytest.raises(ValueError, match="an open index must keep its arms, models and sizes"):
-            lab.refresh()
-        assert answers(lab) == before
+            system.refresh()
+        assert answers(system) == before
 
     def test_what_an_index_remembers(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The last changes, as many as fit; of a version that is forgotten nothing is told."""

@@ -16,7 +16,7 @@ from raglab.answering.extractive import Extractive
 from raglab.live.ask import ask
 from raglab.live.langgraph_chain import NODES, GraphInput, GraphState, build_graph
 from raglab.live.response import KEYS
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus, Generation
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
@@ -87,17 +87,17 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture
-def opened(kept: dict[str, Any], encoder: WordEncoder) -> Callable[..., Lab]:  # noqa: F811 - the fixture
+def opened(kept: dict[str, Any], encoder: WordEncoder) -> Callable[..., System]:  # noqa: F811 - the fixture
     """Return what gives a system over the small corpus, under a policy, with other parts where stated."""
     del encoder
     if "lab" not in kept:
         table = chunk(13, "t.md", 1, "Excesses\n\n| Cause | Excess |\n|---|---|\n| Storm | £400 |\n| Theft | £250 |")
         build_index(Corpus("small", (*CORPUS.chunks, table)), kept["folder"], cache=None, **SMALL)
         parts = {"cache": False, "generator": Drawn(), "scorer": Weighed(), "rewriter": Turning()}
-        kept["lab"] = Lab.open(kept["folder"], **parts)
+        kept["lab"] = System.open(kept["folder"], **parts)
 
-    def make(policy: dict[str, Any] | None = None, *, generator: Any = None, **more: Any) -> Lab:
-        system: Lab = kept["lab"].replace(Policy.from_mapping(_merged(OPEN, policy or {})))
+    def make(policy: dict[str, Any] | None = None, *, generator: Any = None, **more: Any) -> System:
+        system: System = kept["lab"].replace(Policy.from_mapping(_merged(OPEN, policy or {})))
         writer: Any = system.generator
         return replace(system, generator=replace(writer, otherwise=generator or writer.otherwise), **more)
 
@@ -121,11 +121,11 @@ def _merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def both(
-    system: Lab, question: str, documents: Sequence[str] = (), **more: Any
+    system: System, question: str, documents: Sequence[str] = (), **more: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What `ask` and what the graph say."""
     chosen = more.pop("selected_option", None)
-    plain = ask(question, lab=system, documents=list(documents), selected_option=chosen, request_id="r")
+    plain = ask(question, system=system, documents=list(documents), selected_option=chosen, request_id="r")
     asked = {"question": question, "documents": list(documents), "selected_option": chosen, "request_id": "r"}
     return dict(plain), build_graph(system, **more).invoke(asked)["response"]
 
@@ -134,7 +134,7 @@ class TestEquality:
     """Graph and `ask` are one chain."""
 
     @pytest.mark.parametrize("stated", POLICIES.values(), ids=POLICIES)
-    def test_every_policy(self, opened: Callable[..., Lab], stated: dict[str, Any]) -> None:
+    def test_every_policy(self, opened: Callable[..., System], stated: dict[str, Any]) -> None:
         """Whatever the policy does, all fields are equal, at any budget, where the generator does not read texts."""
         system = opened(stated)
         for number, case in enumerate(QUESTIONS):
@@ -143,7 +143,7 @@ class TestEquality:
             assert tuple(said) == KEYS
 
     @pytest.mark.parametrize("arm", ARMS)
-    def test_every_arm(self, opened: Callable[..., Lab], arm: str) -> None:
+    def test_every_arm(self, opened: Callable[..., System], arm: str) -> None:
         """Each walks as it does in `ask`, refinements among it."""
         depths = set()
         for name in ("refines and answers", "refines to the end"):
@@ -152,7 +152,7 @@ class TestEquality:
             for case in (CASES[1], CASES[4], QUESTIONS[-1]):
                 asked = {"question": case.query, "documents": list(case.selected_sources), "request_id": "r"}
                 state = graph.invoke(asked)
-                plain = ask(case.query, lab=system, documents=case.selected_sources, request_id="r")
+                plain = ask(case.query, system=system, documents=case.selected_sources, request_id="r")
                 assert state["response"] == plain
                 assert tuple(state["queries"]) == plain.record.queries
                 assert state["depth"] == len(state["queries"]) - 1
@@ -160,7 +160,7 @@ class TestEquality:
         assert len(depths) >= 2
         assert max(depths) == 4
 
-    def test_refined_into_an_answer(self, opened: Callable[..., Lab]) -> None:
+    def test_refined_into_an_answer(self, opened: Callable[..., System]) -> None:
         """The second rewriting finds what the question did not; the answer rests on its hits."""
         system = opened(POLICIES["refines and answers"], generator=Fixed())
         plain, said = both(system, WINTER)
@@ -170,12 +170,12 @@ class TestEquality:
         assert (state["depth"], state["queries"][2]) == (2, "Winter sports need the extra premium to be paid.")
 
     @pytest.mark.slow
-    def test_the_outcomes_occur(self, opened: Callable[..., Lab]) -> None:
+    def test_the_outcomes_occur(self, opened: Callable[..., System]) -> None:
         """The policies above answer, refuse at every gate that they name, refine and ask back."""
         seen = set()
         for stated in POLICIES.values():
             for case in QUESTIONS:
-                said = ask(case.query, lab=opened(stated), documents=case.selected_sources)
+                said = ask(case.query, system=opened(stated), documents=case.selected_sources)
                 seen.add((said["status"], (said["refusal_reason"] or "").split(" ", 1)[0], said["route"]))
         reasons = {reason for _, reason, _ in seen}
         assert {"ok", "refuse", "ambiguous"} == {status for status, _, _ in seen}
@@ -183,12 +183,12 @@ class TestEquality:
         assert {"synthesize", "refine", None} == {route for _, _, route in seen}
 
     @pytest.mark.parametrize("chosen", [1, 2, 7])
-    def test_a_selection(self, opened: Callable[..., Lab], chosen: int) -> None:
+    def test_a_selection(self, opened: Callable[..., System], chosen: int) -> None:
         """The user's choice is answered alike, and an id that there is none of refused alike."""
         plain, said = both(opened(POLICIES["asks back"]), "What is covered?", selected_option=chosen, budget=1)
         assert said == plain
 
-    def test_the_extractive_generator(self, opened: Callable[..., Lab]) -> None:
+    def test_the_extractive_generator(self, opened: Callable[..., System]) -> None:
         """What retrieval decides is equal at any budget; all is equal where the passages are left as they are."""
         system = opened({}, generator=Extractive())
         changed = []
@@ -202,7 +202,7 @@ class TestEquality:
         plain, said = both(system, "What is the motor excess?", ["motor.md"], budget=512)
         assert said == plain
 
-    def test_a_router(self, opened: Callable[..., Lab]) -> None:
+    def test_a_router(self, opened: Callable[..., System]) -> None:
         """The arm is chosen by the question, as in `ask`."""
         plain, said = both(opened({"strategy": {"arm": "router"}}), "Compare the motor excess with the home excess")
         assert said == plain
@@ -241,7 +241,7 @@ class Heard:
 class TestCompressor:
     """It feeds the generator, and nothing else."""
 
-    def test_the_generator_reads_what_is_left_and_the_scorer_the_whole(self, opened: Callable[..., Lab]) -> None:
+    def test_the_generator_reads_what_is_left_and_the_scorer_the_whole(self, opened: Callable[..., System]) -> None:
         """No chosen hit is lost, each is cut; citations keep their place."""
         generator, scorer = Told("The excess is £250."), Heard()
         system = opened({}, generator=generator, scorer=scorer)
@@ -254,7 +254,7 @@ class TestCompressor:
         assert said == plain
         assert said["sources"][0] == whole[-1].shown
 
-    def test_the_state_shows_what_is_left(self, opened: Callable[..., Lab]) -> None:
+    def test_the_state_shows_what_is_left(self, opened: Callable[..., System]) -> None:
         """As fields of a chunk, with the tokens; none where retrieval refuses."""
         graph = build_graph(opened(), budget=20)
         state = graph.invoke({"question": "What is the motor excess?"})
@@ -263,7 +263,7 @@ class TestCompressor:
         refused = build_graph(opened(POLICIES["refuses at once"])).invoke({"question": "What is the motor excess?"})
         assert (refused["passages"], refused["tokens"]) == ([], 0)
 
-    def test_a_table_is_still_answered_from(self, opened: Callable[..., Lab]) -> None:
+    def test_a_table_is_still_answered_from(self, opened: Callable[..., System]) -> None:
         """Its row, or its chunk cut down to the row and the head, is among what is left."""
         system = opened({}, generator=Extractive(), arm="table")
         question = "What is the storm excess?"
@@ -274,7 +274,7 @@ class TestCompressor:
         assert "£400" in scoped["response"]["answer"]
         assert scoped["response"]["sources"] == ["docs/t.md#1"]
 
-    def test_meaning_and_count(self, opened: Callable[..., Lab]) -> None:
+    def test_meaning_and_count(self, opened: Callable[..., System]) -> None:
         """Both reach the compressor."""
         asked: list[str] = []
 
@@ -290,7 +290,7 @@ class TestCompressor:
 class TestGraph:
     """The graph as LangGraph sees it."""
 
-    def test_nodes_and_edges(self, opened: Callable[..., Lab]) -> None:
+    def test_nodes_and_edges(self, opened: Callable[..., System]) -> None:
         """The source's pipeline."""
         drawn = build_graph(opened()).get_graph()
         assert [name for name in drawn.nodes if not name.startswith("__")] == list(NODES)
@@ -304,14 +304,14 @@ class TestGraph:
             ("synthesizer", "__end__"),
         }
 
-    def test_streamed_step_by_step(self, opened: Callable[..., Lab]) -> None:
+    def test_streamed_step_by_step(self, opened: Callable[..., System]) -> None:
         """A question that is refined twice goes round twice."""
         stated = {"confidence": {"enabled": True, "tau_default": 100.0}, "refine": {"epsilon": 0.0, "max_depth": 2}}
         steps = build_graph(opened(stated)).stream({"question": "What is the motor excess?"}, stream_mode="updates")
         again = ["refine_retrieve", "compressor", "critic"]
         assert [next(iter(step)) for step in steps] == [*NODES[:3], *again, *again, "synthesizer"]
 
-    def test_stopped_and_resumed_from_a_checkpoint(self, opened: Callable[..., Lab]) -> None:
+    def test_stopped_and_resumed_from_a_checkpoint(self, opened: Callable[..., System]) -> None:
         """A checkpoint holds plain values only; what it does not hold is made again, to the same response."""
         from langgraph.checkpoint.memory import InMemorySaver
 
@@ -325,9 +325,9 @@ class TestGraph:
             while graph.get_state(config).next:
                 assert not {"further", "depth_hits", "decision"} & set(graph.get_state(config).values)
                 state = graph.invoke(None, config, interrupt_after="*")
-            assert state["response"] == ask(case.query, lab=system, documents=case.selected_sources, request_id="r")
+            assert state["response"] == ask(case.query, system=system, documents=case.selected_sources, request_id="r")
 
-    def test_two_questions_do_not_mix(self, opened: Callable[..., Lab]) -> None:
+    def test_two_questions_do_not_mix(self, opened: Callable[..., System]) -> None:
         """One graph answers many, in any order."""
         system = opened()
         graph = build_graph(system)
@@ -338,13 +338,13 @@ class TestGraph:
         assert one == [said["response"] for said in graph.batch(asked)]
         assert one[::-1] == [graph.invoke(one)["response"] for one in asked[::-1]]
 
-    def test_awaited(self, opened: Callable[..., Lab]) -> None:
+    def test_awaited(self, opened: Callable[..., System]) -> None:
         """The same, asynchronously."""
         system = opened()
         asked = {"question": WINTER, "request_id": "r"}
-        assert asyncio.run(build_graph(system).ainvoke(asked))["response"] == ask(WINTER, lab=system, request_id="r")
+        assert asyncio.run(build_graph(system).ainvoke(asked))["response"] == ask(WINTER, system=system, request_id="r")
 
-    def test_what_comes_out(self, opened: Callable[..., Lab]) -> None:
+    def test_what_comes_out(self, opened: Callable[..., System]) -> None:
         """Everything but the walk: hits and decision among it; the schemas can be read."""
         graph = build_graph(opened())
         state = graph.invoke({"question": WINTER})
@@ -356,7 +356,7 @@ class TestGraph:
         assert set(graph.get_input_jsonschema()["properties"]) == set(GraphInput.__annotations__)
         assert "response" in graph.get_output_jsonschema()["properties"]
 
-    def test_a_folder(self, kept: dict[str, Any], opened: Callable[..., Lab]) -> None:
+    def test_a_folder(self, kept: dict[str, Any], opened: Callable[..., System]) -> None:
         """Opens the index under the published policy."""
         opened()
         said = build_graph(kept["folder"]).invoke({"question": "  "})["response"]
@@ -368,12 +368,12 @@ class TestDoor:
     """What comes in."""
 
     @pytest.mark.parametrize("question", [None, 3, ["what"]])
-    def test_a_question_that_is_no_text(self, opened: Callable[..., Lab], question: Any) -> None:
+    def test_a_question_that_is_no_text(self, opened: Callable[..., System], question: Any) -> None:
         """Broken input raises, as it does in `ask`."""
         with pytest.raises(ValueError, match="question must be a text, got"):
             build_graph(opened()).invoke({"question": question})
 
-    def test_lengths_are_those_of_ask(self, opened: Callable[..., Lab]) -> None:
+    def test_lengths_are_those_of_ask(self, opened: Callable[..., System]) -> None:
         """A question, documents and an option beyond all measure stop at the first node."""
         graph = build_graph(opened())
         for more, message in (
@@ -384,17 +384,17 @@ class TestDoor:
             with pytest.raises(ValueError, match=message):
                 graph.invoke({"question": "What?", **more})
 
-    def test_a_document_there_is_none_of(self, opened: Callable[..., Lab]) -> None:
+    def test_a_document_there_is_none_of(self, opened: Callable[..., System]) -> None:
         """A name that the corpus does not hold raises."""
         with pytest.raises(ValueError, match=r"must name documents of the corpus, got 'boat.md'"):
             build_graph(opened()).invoke({"question": "What?", "documents": ["boat.md"]})
 
-    def test_a_budget_of_nothing(self, opened: Callable[..., Lab]) -> None:
+    def test_a_budget_of_nothing(self, opened: Callable[..., System]) -> None:
         """Stops when the graph is built."""
         with pytest.raises(ValueError, match="budget must be at least 1"):
             build_graph(opened(), budget=0)
 
-    def test_without_the_extra(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_the_extra(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
         """Says what to install."""
         system = opened({}, generator=Fixed())
         monkeypatch.setitem(sys.modules, "langgraph.graph", None)

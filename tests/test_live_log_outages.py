@@ -21,7 +21,7 @@ from raglab.blobs import BUSY_S
 from raglab.live.ask import ask
 from raglab.live.log_outages import AUDIT, BANDIT, PATIENCE_S, LogOutages
 from raglab.live.settings import open_audit
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.store import database
 from raglab.store.database import UnwritableLogError, is_unwritable
 from raglab.store.files import InputError
@@ -49,16 +49,16 @@ def folder(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fi
     return tmp_path / "i"
 
 
-def opened(folder: Path, arm: str = "hybrid", **more: Any) -> Lab:
+def opened(folder: Path, arm: str = "hybrid", **more: Any) -> System:
     """System over an index that answers every question."""
     policy = Policy.from_mapping(FREE | {"strategy": {"arm": arm}})
-    return Lab.open(folder, policy=policy, **{"generator": Fixed(), "cache": False, **more})
+    return System.open(folder, policy=policy, **{"generator": Fixed(), "cache": False, **more})
 
 
-def logged(lab: Lab, table: str = DECISIONS) -> list[str]:
+def logged(system: System, table: str = DECISIONS) -> list[str]:
     """Ids of a table of the audit log."""
-    assert lab.audit is not None
-    with lab.audit.log.reading() as log:
+    assert system.audit is not None
+    with system.audit.log.reading() as log:
         return [row["request_id"] for row in log.rows(table)]
 
 
@@ -81,7 +81,7 @@ def locked_file(path: Path, lock: str = "a turn") -> Iterator[None]:
         yield
 
 
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[Lab, bool], None]:
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[System, bool], None]:
     """Switch by which the SQLite log of a system has no room for another page."""
     prepared, state = database.prepare_connection, {"full": False}
 
@@ -93,10 +93,10 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[Lab, bool], None]:
 
     monkeypatch.setattr(database, "prepare_connection", prepare)
 
-    def switch(lab: Lab, full: bool) -> None:  # noqa: FBT001 - of a test
+    def switch(system: System, full: bool) -> None:  # noqa: FBT001 - of a test
         state["full"] = full
-        assert lab.audit is not None
-        lab.audit.log.close()
+        assert system.audit is not None
+        system.audit.log.close()
 
     return switch
 
@@ -109,12 +109,12 @@ class TestServer:
         """Questions are answered, one warning a log says so, one how many are missing; both logs go on."""
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
         monkeypatch.setenv("RAGLAB_BANDIT_LOG", postgresql.schema())
-        lab = opened(folder, arm)
-        first = ask(QUESTION, lab=lab, request_id="up")
+        system = opened(folder, arm)
+        first = ask(QUESTION, system=system, request_id="up")
         postgresql.stop("immediate")
         try:
             with warned() as said:
-                away = [ask(QUESTION, lab=lab, request_id=f"away{number}") for number in range(3)]
+                away = [ask(QUESTION, system=system, request_id=f"away{number}") for number in range(3)]
         finally:
             postgresql.start()
         logs = 1 + (arm == "bandit")
@@ -123,36 +123,36 @@ class TestServer:
         assert first.record.logged
         shown = [(response["status"], response["answer"], response.record.logged) for response in away]
         assert shown == [("ok", first["answer"], False)] * 3
-        assert {one.log: one.questions for one in lab.log_outages.now} == dict.fromkeys((AUDIT, BANDIT)[:logs], 3)
+        assert {one.log: one.questions for one in system.log_outages.now} == dict.fromkeys((AUDIT, BANDIT)[:logs], 3)
         with warned() as said:
-            back = ask(QUESTION, lab=lab, request_id="back")
+            back = ask(QUESTION, system=system, request_id="back")
         assert back.record.logged
         assert len(said) == logs
         assert all("is written again: 3 questions are not in it" in text for text in said)
-        assert lab.log_outages.now == ()
-        assert logged(lab) == ["up", "back"]
-        if lab.online is not None and arm == "bandit":
-            with lab.online.log.reading() as log:
+        assert system.log_outages.now == ()
+        assert logged(system) == ["up", "back"]
+        if system.online is not None and arm == "bandit":
+            with system.online.log.reading() as log:
                 assert [row["request_id"] for row in log.rows(CHOICES)] == ["up", "back"]
-        assert lab.audit is not None
-        assert not lab.audit.verify().findings
+        assert system.audit is not None
+        assert not system.audit.verify().findings
 
     def test_required_it_is_refused(self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each question by an error that names server and remedy; nothing is counted; `check` says it before."""
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
-        lab, loose = opened(folder, audit="required"), opened(folder)
+        system, loose = opened(folder, audit="required"), opened(folder)
         postgresql.stop("immediate")
         try:
             with warned() as said:
-                for system in (lab, lab):
+                for same_system in (system, system):
                     with pytest.raises(UnwritableLogError, match="check URL, server and rights"):
-                        ask(QUESTION, lab=system)
+                        ask(QUESTION, system=same_system)
                 with pytest.raises(UnwritableLogError):
-                    lab.check()
+                    system.check()
                 loose.check()
         finally:
             postgresql.start()
-        assert lab.log_outages.now == ()
+        assert system.log_outages.now == ()
         assert [one.questions for one in loose.log_outages.now] == [0]
         assert len(said) == 1
         assert AWAY in said[0]
@@ -166,14 +166,14 @@ class TestServer:
         postgresql.stop("immediate")
         try:
             with warned() as said:
-                lab = opened(folder)
+                system = opened(folder)
             with pytest.raises(UnwritableLogError):
                 opened(folder, audit="required")
         finally:
             postgresql.start()
         assert ["older than 30 days are not forgotten yet" in text for text in said] == [True], said
-        assert ask(QUESTION, lab=lab, request_id="q").record.logged
-        assert logged(lab) == ["q"]
+        assert ask(QUESTION, system=system, request_id="q").record.logged
+        assert logged(system) == ["q"]
 
     def test_it_goes_between_request_and_decision(
         self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch
@@ -186,15 +186,15 @@ class TestServer:
                 postgresql.stop("immediate")
                 return super().answer(question, passages)
 
-        lab = opened(folder, generator=Stopping())
+        system = opened(folder, generator=Stopping())
         try:
             with warned() as said:
-                response = ask(QUESTION, lab=lab, request_id="q")
+                response = ask(QUESTION, system=system, request_id="q")
         finally:
             postgresql.start()
         assert (response["status"], response.record.logged) == ("ok", False)
         assert len(said) == 1
-        assert (logged(lab, REQUESTS), logged(lab)) == (["q"], [])
+        assert (logged(system, REQUESTS), logged(system)) == (["q"], [])
 
     @pytest.mark.parametrize(
         ("close", "open_again"),
@@ -224,20 +224,20 @@ class TestServer:
             postgresql.execute(postgresql.url(), statement)
         place = f"postgresql://{user}:word@127.0.0.1:{postgresql.port}/postgres?options=-csearch_path%3D{schema}"
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", place)
-        lab = opened(folder)
-        ask(QUESTION, lab=lab, request_id="before")
-        assert lab.audit is not None
+        system = opened(folder)
+        ask(QUESTION, system=system, request_id="before")
+        assert system.audit is not None
         named = {"user": user, "schema": schema}
         postgresql.execute(postgresql.url(), close.format(**named))
-        lab.audit.log.close()  # a connection that is open keeps its settings
+        system.audit.log.close()  # a connection that is open keeps its settings
         with warned() as said:
-            response = ask(QUESTION, lab=lab, request_id="closed")
+            response = ask(QUESTION, system=system, request_id="closed")
         assert (response["status"], response.record.logged, len(said)) == ("ok", False, 1)
         postgresql.execute(postgresql.url(), open_again.format(**named))
-        lab.audit.log.close()
-        assert ask(QUESTION, lab=lab, request_id="after").record.logged
-        assert logged(lab) == ["before", "after"]
-        lab.audit.log.close()
+        system.audit.log.close()
+        assert ask(QUESTION, system=system, request_id="after").record.logged
+        assert logged(system) == ["before", "after"]
+        system.audit.log.close()
         assert user != USER
 
 
@@ -246,136 +246,136 @@ class TestFile:
 
     def test_a_full_disk(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Answered without a row; with room again, logged again."""
-        switch, lab = full_disk(monkeypatch), opened(folder)
-        ask(QUESTION, lab=lab, request_id="before")
-        switch(lab, True)
+        switch, system = full_disk(monkeypatch), opened(folder)
+        ask(QUESTION, system=system, request_id="before")
+        switch(system, True)
         with warned() as said:
-            full = [ask(QUESTION, lab=lab, request_id=f"f{number}" * 40) for number in range(40)]
+            full = [ask(QUESTION, system=system, request_id=f"f{number}" * 40) for number in range(40)]
         assert {one["status"] for one in full} == {"ok"}
         lost = sum(not one.record.logged for one in full)
         assert lost
         assert [AWAY in text for text in said if "again" not in text] == [True]
-        switch(lab, False)
+        switch(system, False)
         with warned() as said:
-            ask(QUESTION, lab=lab, request_id="after")
+            ask(QUESTION, system=system, request_id="after")
         assert [f"{lost} question" in text for text in said] == [True]
-        assert len(logged(lab)) == 42 - lost
+        assert len(logged(system)) == 42 - lost
 
     def test_a_folder_that_goes(self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """As a share of the network that is not mounted any more."""
         share = tmp_path / "share"
         share.mkdir()
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", str(share / "audit.sqlite"))
-        lab = opened(folder)
-        assert ask(QUESTION, lab=lab, request_id="a").record.logged
-        assert lab.audit is not None
-        lab.audit.log.close()
+        system = opened(folder)
+        assert ask(QUESTION, system=system, request_id="a").record.logged
+        assert system.audit is not None
+        system.audit.log.close()
         share.rename(tmp_path / "gone")
         with warned() as said:
-            assert not ask(QUESTION, lab=lab, request_id="b").record.logged
+            assert not ask(QUESTION, system=system, request_id="b").record.logged
         assert [AWAY in text for text in said] == [True]
         (tmp_path / "gone").rename(share)
-        assert ask(QUESTION, lab=lab, request_id="c").record.logged
-        assert logged(lab) == ["a", "c"]
+        assert ask(QUESTION, system=system, request_id="c").record.logged
+        assert logged(system) == ["a", "c"]
 
     @pytest.mark.parametrize("lock", LOCKS)
     def test_a_lock_costs_one_short_wait(self, folder: Path, monkeypatch: pytest.MonkeyPatch, lock: str) -> None:
         """Whoever waited in vain leaves the log alone for a while; the questions meanwhile are counted."""
         patience = 1.5
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", patience)
-        lab = opened(folder)
-        ask(QUESTION, lab=lab, request_id="a")
-        assert lab.audit is not None
-        lab.audit.log.close()
+        system = opened(folder)
+        ask(QUESTION, system=system, request_id="a")
+        assert system.audit is not None
+        system.audit.log.close()
         with locked_file(folder / "audit.sqlite", lock), warned() as said:
             start = monotonic()
-            assert not ask(QUESTION, lab=lab, request_id="b").record.logged
+            assert not ask(QUESTION, system=system, request_id="b").record.logged
             first = monotonic() - start
-            assert not any(ask(QUESTION, lab=lab).record.logged for _ in range(5))
+            assert not any(ask(QUESTION, system=system).record.logged for _ in range(5))
             rest = monotonic() - start - first
         assert first > patience
         assert rest < 5 * patience, "five questions waited as the first did"
         assert len(said) == 1
-        assert [one.questions for one in lab.log_outages.now] == [6]
+        assert [one.questions for one in system.log_outages.now] == [6]
 
     def test_a_bandits_lock_costs_one_short_wait(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The router chooses, and the question is in the audit log."""
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", 0.7)
-        lab = opened(folder, "bandit")
-        ask(QUESTION, lab=lab, request_id="a")
-        assert lab.online is not None
-        lab.online.log.close()
+        system = opened(folder, "bandit")
+        ask(QUESTION, system=system, request_id="a")
+        assert system.online is not None
+        system.online.log.close()
         with locked_file(folder / "bandit.sqlite"), warned() as said:
             start = monotonic()
-            assert all(ask(QUESTION, lab=lab).record.logged for _ in range(3))
+            assert all(ask(QUESTION, system=system).record.logged for _ in range(3))
             assert 0.7 < monotonic() - start < 60.0
         assert len(said) == 1
-        assert {one.log: one.questions for one in lab.log_outages.now} == {BANDIT: 3}
+        assert {one.log: one.questions for one in system.log_outages.now} == {BANDIT: 3}
 
     def test_a_required_log_is_waited_for(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """As long as by a batch of writers: the question is refused without it."""
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", 0.1)
         monkeypatch.setattr(database, "BUSY_S", 0.9)
-        lab = opened(folder, audit="required")
-        ask(QUESTION, lab=lab, request_id="a")
+        system = opened(folder, audit="required")
+        ask(QUESTION, system=system, request_id="a")
         with locked_file(folder / "audit.sqlite"):
             start = monotonic()
             with pytest.raises(UnwritableLogError, match=r"within 0\.9 s"):
-                ask(QUESTION, lab=lab, request_id="b")
+                ask(QUESTION, system=system, request_id="b")
             assert monotonic() - start > 0.9
 
     def test_the_patience_of_each(self, folder: Path) -> None:
         """A question has seconds, whatever opens a log by itself a minute."""
-        lab = opened(folder, "bandit")
-        assert lab.audit is not None
-        assert lab.online is not None
-        assert lab.audit.log.patience_s == lab.online.log.patience_s == PATIENCE_S <= 5.0
+        system = opened(folder, "bandit")
+        assert system.audit is not None
+        assert system.online is not None
+        assert system.audit.log.patience_s == system.online.log.patience_s == PATIENCE_S <= 5.0
         for log in (opened(folder, audit="required").audit, AuditLog(folder / "audit.sqlite"), open_audit(folder)):
             assert log is not None
             assert log.log.patience_s == BUSY_S >= 60.0
 
     def test_old_texts_are_forgotten_with_patience(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A start waits for readers that a question would not wait for."""
-        ask(QUESTION, lab=opened(folder))
+        ask(QUESTION, system=opened(folder))
         monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "1")
         waits: list[float] = []
         monkeypatch.setattr(AuditLog, "forget", lambda log: waits.append(log.log.patience_s))
-        lab = opened(folder)
+        system = opened(folder)
         assert waits == [BUSY_S]
-        assert lab.audit is not None
-        assert lab.audit.log.patience_s == PATIENCE_S
+        assert system.audit is not None
+        assert system.audit.log.patience_s == PATIENCE_S
 
     @pytest.mark.parametrize("name", ["answers", "strategies"])
     def test_a_cache_that_is_locked(self, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         """It costs one short wait; what it would have kept is found again, and who empties it is told."""
         monkeypatch.setattr("raglab.live.system.CACHE_PATIENCE_S", 0.7)
-        lab = opened(folder, cache=True)
-        answer = ask(QUESTION, lab=lab)["answer"]
+        system = opened(folder, cache=True)
+        answer = ask(QUESTION, system=system)["answer"]
         with locked_file(folder / "cache" / f"{name}.sqlite"):
             start = monotonic()
-            assert ask("What is the travel excess?", lab=lab)["answer"] is not None
+            assert ask("What is the travel excess?", system=system)["answer"] is not None
             first = monotonic() - start
-            assert [ask(QUESTION, lab=lab)["answer"] for _ in range(3)] == [answer] * 3
+            assert [ask(QUESTION, system=system)["answer"] for _ in range(3)] == [answer] * 3
             rest = monotonic() - start - first
-            assert lab.caches is not None
+            assert system.caches is not None
             with warned() as said:
-                lab.caches.clear()
+                system.caches.clear()
         assert 0.7 < first < 5.0
         assert rest < 0.7
         assert [f"{name}.sqlite is not emptied" in text for text in said] == [True]
 
     def test_a_log_that_was_altered_stops_questions(self, folder: Path) -> None:
         """Its place is not at fault: it is restored, or taken away, by somebody who knows."""
-        lab = opened(folder)
-        ask(QUESTION, lab=lab, request_id="a")
-        assert lab.audit is not None
-        lab.audit.log.close()
+        system = opened(folder)
+        ask(QUESTION, system=system, request_id="a")
+        assert system.audit is not None
+        system.audit.log.close()
         with closing(sqlite3.connect(folder / "audit.sqlite")) as link:
             link.execute(f"DROP TABLE {DECISIONS}")
         with pytest.raises(InputError, match="must have every table") as caught:
-            ask(QUESTION, lab=lab)
+            ask(QUESTION, system=system)
         assert not isinstance(caught.value, UnwritableLogError)
-        assert lab.log_outages.now == ()
+        assert system.log_outages.now == ()
 
 
 class TestCounts:

@@ -29,7 +29,7 @@ from raglab.live.ask import ask
 from raglab.live.measured_signals import add_signals, check_values, signal_rows
 from raglab.live.pipeline import case_trace
 from raglab.live.signal_functions import COLUMNS, SignalFunction, register_signal
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.policy import PolicyData
 from raglab.replay import decide
@@ -381,33 +381,33 @@ GATED = {"signals": {"share_of_words": {"min": 0.4}}}
 
 
 @pytest.fixture
-def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., Lab]:  # noqa: F811 - the fixture
+def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., System]:  # noqa: F811 - the fixture
     """Return what opens a system over the small corpus, with an index of its own."""
     del encoder
     build_index(CORPUS, tmp_path / "index", cache=None, **SMALL, max_depth=1)
 
-    def make(policy: dict[str, Any] | None = None, **more: Any) -> Lab:
+    def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
         stated = Policy.from_mapping(OPEN | (policy or {}))
-        return Lab.open(tmp_path / "index", **{"policy": stated, "cache": False, "generator": Drawn(), **more})
+        return System.open(tmp_path / "index", **{"policy": stated, "cache": False, "generator": Drawn(), **more})
 
     return make
 
 
-def assert_replayed(system: Lab, stored: Trace, cases: tuple[Case, ...], name: str) -> None:
+def assert_replayed(system: System, stored: Trace, cases: tuple[Case, ...], name: str) -> None:
     """What is asked live has the values and the outcome of the stored trace."""
     decided = decide(stored, system.policy)
     for row, case in enumerate(cases):
         walked = walk(system.retriever.strategies["hybrid"], system.retriever.question(case.query), None)
         live = case_trace(case, "hybrid", [*islice(walked, stored.hits.chunk.shape[2])], system)
         assert np.array_equal(live.columns[name][0], stored.columns[name][row], equal_nan=True), case.id
-        said = ask(case.query, lab=system)
+        said = ask(case.query, system=system)
         assert said["status"] == Status(int(decided.status[row])).name, case.id
 
 
 class TestLive:
     """The same function answers."""
 
-    def test_live_is_replay(self, opened: Callable[..., Lab], encoder: WordEncoder) -> None:  # noqa: F811
+    def test_live_is_replay(self, opened: Callable[..., System], encoder: WordEncoder) -> None:  # noqa: F811
         """To the last bit, at every depth, and so is what is decided; refused and answered cases are among them."""
         del encoder
         function, seen = counted()
@@ -419,7 +419,7 @@ class TestLive:
         assert_replayed(replace(system, scorer=Weighed()), stored, cases, "share_of_words")
         assert len(seen.rows) > len(cases)
 
-    def test_the_answer_is_read_before_the_gates(self, opened: Callable[..., Lab], encoder: WordEncoder) -> None:  # noqa: F811
+    def test_the_answer_is_read_before_the_gates(self, opened: Callable[..., System], encoder: WordEncoder) -> None:  # noqa: F811
         """As the trace has it recorded; it is written once."""
         del encoder
         function = SignalFunction(
@@ -432,21 +432,21 @@ class TestLive:
         assert np.isfinite(stored.columns["said"]).any()
         assert_replayed(system, stored, cases, "said")
 
-    def test_a_depth_is_measured_once(self, opened: Callable[..., Lab]) -> None:
+    def test_a_depth_is_measured_once(self, opened: Callable[..., System]) -> None:
         """A further depth does not ask for those before it; a row that is the same is not asked at all."""
         never = {"signals": {"share_of_words": {"min": 1.0}, "marks": {"min": 1.0}}, "refine": {"epsilon": 0.0}}
         function, seen = counted()
         marks: list[int] = []
         query = SignalFunction("marks", lambda rows: [marks.append(1) or 0.5] * len(rows), ("query",), stage="query")
-        said = ask("What is the motor excess?", lab=opened(never, signals=[function, query]))
+        said = ask("What is the motor excess?", system=opened(never, signals=[function, query]))
         assert said["status"] == "refuse"
         assert len(said.record.queries) > 1
         assert len(seen.rows) <= len(said.record.queries)
         assert seen.sizes == [1] * len(seen.rows)
         assert len(marks) == 1
 
-    def test_what_the_machine_does_not_have(self, opened: Callable[..., Lab]) -> None:
-        """The lab is not opened; registered, it is; another policy is asked for its signals as well."""
+    def test_what_the_machine_does_not_have(self, opened: Callable[..., System]) -> None:
+        """The system is not opened; registered, it is; another policy is asked for its signals as well."""
         gate = {"signals": {"judge": {"min": 0.5}}}
         rule = r"a policy that uses the signal judge needs its function to answer questions: .*raglab\.register_signal"
         with pytest.raises(ValueError, match=rule):
@@ -454,15 +454,15 @@ class TestLive:
         system = opened()
         with pytest.raises(ValueError, match=rule):
             system.replace(Policy.from_mapping(OPEN | gate))
-        with pytest.raises(ValueError, match=r"signals=\[function\] of Lab\.open"):
+        with pytest.raises(ValueError, match=r"signals=\[function\] of System\.open"):
             opened(gate)
         register_signal(SignalFunction("judge", lambda rows: [0.75] * len(rows)))
-        for lab in (opened(gate), system.replace(Policy.from_mapping(OPEN | gate))):
-            assert ask("Is a courtesy car provided?", lab=lab)["status"] == "ok"
+        for system in (opened(gate), system.replace(Policy.from_mapping(OPEN | gate))):
+            assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
         off = {"signals": {"other": {"min": 0.5, "enabled": False}}}
         assert opened(off).signals.functions == ()
 
-    def test_what_is_no_signal_function_is_refused_at_the_door(self, opened: Callable[..., Lab]) -> None:
+    def test_what_is_no_signal_function_is_refused_at_the_door(self, opened: Callable[..., System]) -> None:
         """Before any question; one alone is taken as one, and a name as that of a registered function."""
         function = SignalFunction("judge", lambda rows: [0.75] * len(rows))
         for wrong in ([function, 3], [len], [SignalFunction], sample_trace(), [Policy.load()], None):
@@ -475,7 +475,7 @@ class TestLive:
         register_signal(function)
         assert opened(gate, signals=["judge"]).signals.overrides == (function,)
 
-    def test_a_calibrated_signal_answers_live(self, opened: Callable[..., Lab]) -> None:
+    def test_a_calibrated_signal_answers_live(self, opened: Callable[..., System]) -> None:
         """By the function that wraps the measured one; the object that holds it is refused with the way to it."""
         labels = ["ok", "refuse"] * 20
         rows = [
@@ -500,9 +500,9 @@ class TestLive:
             opened(gate, signals=[judge, made])
         with pytest.raises(ValueError, match=r"judge_probability needs its function .*\.signal_function\(function\)"):
             opened(gate, signals=[judge])
-        lab = opened(gate, signals=[made.signal_function(judge)])
-        assert ask("Is a courtesy car provided?", lab=lab)["status"] == "ok"
-        refused = ask("Is a courtesy car provided for 1 day?", lab=lab)
+        system = opened(gate, signals=[made.signal_function(judge)])
+        assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
+        refused = ask("Is a courtesy car provided for 1 day?", system=system)
         assert (refused["status"], "judge_probability" in refused["refusal_reason"]) == ("refuse", True)
 
     @pytest.mark.parametrize(
@@ -514,7 +514,9 @@ class TestLive:
             ([], "no value of its unit", "passes"),
         ],
     )
-    def test_a_function_that_fails(self, opened: Callable[..., Lab], returned: Any, cause: str, missing: Any) -> None:
+    def test_a_function_that_fails(
+        self, opened: Callable[..., System], returned: Any, cause: str, missing: Any
+    ) -> None:
         """Its signal is missing, a response says so without the words of the error, and the cache keeps no such one."""
         failing = [True]
 
@@ -528,18 +530,20 @@ class TestLive:
             {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}}, signals=[function], cache=True
         )
         with pytest.warns(UserWarning, match="the signal judge must "):  # what the operator sees has the words
-            said = ask("Is a courtesy car provided?", lab=system)
+            said = ask("Is a courtesy car provided?", system=system)
         assert said["status"] == ("refuse" if missing == "fires" else "ok")
         warned = [text for text in said["warnings"] if text.startswith(f"signal judge could not be measured ({cause}")]
         assert len(warned) == 1
         assert warned[0].endswith("): it counts as missing")
         assert "sk-123" not in said.json()
         failing.clear()
-        again = ask("Is a courtesy car provided?", lab=system)
+        again = ask("Is a courtesy car provided?", system=system)
         assert (again["status"], again["warnings"]) == ("ok", [])
-        assert ask("Is a courtesy car provided?", lab=system).record.answer_cache_hit
+        assert ask("Is a courtesy car provided?", system=system).record.answer_cache_hit
 
-    def test_a_function_that_takes_too_long(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_function_that_takes_too_long(
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The question is decided without it; the call is left behind, and not one more of them than is allowed."""
         monkeypatch.setattr(measured_signals, "MOST_OVERDUE", 1)
         done, started = threading.Event(), []
@@ -553,25 +557,25 @@ class TestLive:
         system = opened(policy, signals=[SignalFunction("judge", judge)], signal_timeout_s=0.05)
         for rule in ("within 0.05 s, got none", "got 1 calls that still run"):
             with pytest.warns(UserWarning, match=rule):
-                said = ask("Is a courtesy car provided?", lab=system)
+                said = ask("Is a courtesy car provided?", system=system)
             assert said["status"] == "refuse"
             assert said["warnings"] == ["signal judge could not be measured (TimeoutError): it counts as missing"]
         assert len(started) == 1
         done.set()
 
-    def test_another_version_is_another_answer(self, opened: Callable[..., Lab]) -> None:
+    def test_another_version_is_another_answer(self, opened: Callable[..., System]) -> None:
         """The answer cache hangs on the function as well."""
         policy = {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}}
         told = []
         for value, version in ((0.75, "1"), (0.25, "2")):
             function = SignalFunction("judge", lambda rows, value=value: [value] * len(rows), version=version)  # type: ignore[misc]
             told.append(
-                ask("Is a courtesy car provided?", lab=opened(policy, signals=[function], cache=True))["status"]
+                ask("Is a courtesy car provided?", system=opened(policy, signals=[function], cache=True))["status"]
             )
         assert told == ["ok", "refuse"]
 
     @pytest.mark.slow
-    def test_the_graph_follows(self, opened: Callable[..., Lab]) -> None:
+    def test_the_graph_follows(self, opened: Callable[..., System]) -> None:
         """Status, sources and warnings are those of `ask`; a depth is measured once there as well."""
         pytest.importorskip("langgraph")
         from raglab.live.langgraph_chain import build_graph
@@ -582,7 +586,7 @@ class TestLive:
         for case in CASES:
             if case.query and not case.selected_sources:
                 seen.rows.clear()
-                said = ask(case.query, lab=system)
+                said = ask(case.query, system=system)
                 n_live = len(seen.rows)
                 seen.rows.clear()
                 chain = graph.invoke({"question": case.query})["response"]
@@ -601,7 +605,7 @@ def test_live_is_replay_on_bundled_cases(tmp_path: Path, monkeypatch: pytest.Mon
     stored = add_signals(build_trace(corpus, cases), function, cache=tmp_path / "signals.sqlite")
     build_index(corpus, tmp_path / "index", arms=("hybrid",))
     policy = Policy.from_mapping(OPEN).replace("signals.share_of_words.min", 0.5, "refine.max_depth", 0)
-    system = Lab.open(tmp_path / "index", policy=policy, signals=[function], cache=False, audit=False)
+    system = System.open(tmp_path / "index", policy=policy, signals=[function], cache=False, audit=False)
     recorded = record_answers(stored, policy, system.generator, system.scorer, decided_only=True)
     assert len({*decide(recorded, policy).status.tolist()}) > 1
     assert_replayed(system, recorded, cases, "share_of_words")

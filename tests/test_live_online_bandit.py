@@ -29,7 +29,7 @@ from raglab.live.arm_choice import feedback, list_features, offer
 from raglab.live.ask import ask
 from raglab.live.online_bandit import FEATURES, Online, linear_context, setup_of
 from raglab.live.prometheus import LOCALHOST, metrics_text, serve, write_metrics
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide
 from raglab.reward import RewardWeights, reward
@@ -460,34 +460,34 @@ ASKED = [
 
 
 @pytest.fixture
-def system(tmp_path: Path, encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Lab]:  # noqa: F811
+def open_system(tmp_path: Path, encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., System]:  # noqa: F811
     """Return what opens a system whose arm a bandit chooses, in a folder without a `.env`."""
     del encoder
     monkeypatch.chdir(tmp_path)
     build_index(CORPUS, tmp_path / "index", cache=None, arms=ARMS, **SMALL)
 
-    def make(policy: dict[str, Any] | None = None, **more: Any) -> Lab:
+    def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
         stated = Policy.from_mapping(OPEN | (policy or {}))
-        return Lab.open(tmp_path / "index", **{"policy": stated, "cache": False, "generator": Fixed(), **more})
+        return System.open(tmp_path / "index", **{"policy": stated, "cache": False, "generator": Fixed(), **more})
 
     return make
 
 
-def at_work(lab: Lab) -> Online:
+def at_work(system: System) -> Online:
     """The bandit of a system."""
-    assert lab.online is not None
-    return lab.online
+    assert system.online is not None
+    return system.online
 
 
 class TestAsk:
     """Questions whose arm a bandit chooses."""
 
     @pytest.mark.slow
-    def test_thirty_questions(self, system: Callable[..., Lab]) -> None:
+    def test_thirty_questions(self, open_system: Callable[..., System]) -> None:
         """Thirty choices, thirty rewards; graph and table only on intent; the response says arm and reason."""
-        lab = system()
-        told = [ask(question, lab=lab, request_id=f"r{number}") for number, question in enumerate(ASKED)]
-        at = at_work(lab)
+        system = open_system()
+        told = [ask(question, system=system, request_id=f"r{number}") for number, question in enumerate(ASKED)]
+        at = at_work(system)
         assert at.log.shown == str(Path("index").absolute() / "bandit.sqlite")
         choices, rewards = rows(at, CHOICES), rows(at, REWARDS)
         assert len(choices) == len(rewards) == len(ASKED) == 30
@@ -499,20 +499,20 @@ class TestAsk:
             share, mask = np.array(choice["propensities"]), np.array(choice["mask"])
             assert share.sum() == pytest.approx(1.0, abs=1e-9)
             assert (share[~mask] == 0.0).all()
-            assert mask.tolist() == arm_choice.available(question, lab.policy, ARMS).tolist()
+            assert mask.tolist() == arm_choice.available(question, system.policy, ARMS).tolist()
             assert came["components"] | said.record.measures == came["components"]
             assert came["components"]["latency_ratio"] == said.record.ms["total"] / 8000.0
             assert came["measured"]["n_hits"] == 6.0
             assert {"brevity", "logprob"} <= came["components"].keys() or said["status"] != "ok"
             assert all(0.0 <= choice["features"][name] <= 1.0 for name in ("bm25_hits", "list_overlap"))
-            assert (choice["policy_id"], choice["fingerprint"]) == (lab.policy.policy_id, lab.fingerprint)
+            assert (choice["policy_id"], choice["fingerprint"]) == (system.policy.policy_id, system.fingerprint)
         assert {tuple(choice["mask"]) for choice in choices} >= {(True, True, False, False), (True, True, True, False)}
         assert any("over" in said["arm_reason"] for said in told)
         document(at)
 
     @pytest.mark.slow
     def test_the_same_log_and_seed_give_the_same_arms(
-        self, tmp_path: Path, system: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A fresh log, the same questions: the same arms, where every question takes the same time."""
         monkeypatch.setattr("raglab.live.pipeline.perf_counter", lambda: 1.0)
@@ -520,38 +520,40 @@ class TestAsk:
         for name in "ab":
             monkeypatch.setenv("RAGLAB_BANDIT_LOG", str(tmp_path / f"{name}.sqlite"))
             monkeypatch.setenv("RAGLAB_BANDIT_SEED", "4")
-            lab = system()
-            arms.append([ask(question, lab=lab)["arm"] for question in ASKED[:12]])
+            system = open_system()
+            arms.append([ask(question, system=system)["arm"] for question in ASKED[:12]])
         assert arms[0] == arms[1]
         assert len(set(arms[0])) >= 2
 
     @pytest.mark.parametrize("arm", [None, "bandit"])
-    def test_switched_off(self, system: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, arm: str | None) -> None:
+    def test_switched_off(
+        self, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch, arm: str | None
+    ) -> None:
         """The source's router decides, and nothing is logged."""
         monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "false")
-        lab = system(arm=arm)
-        said = ask("garden fences", lab=lab)
-        assert (lab.online, said["arm"], said.record.propensity) == (None, "hybrid", None)
+        system = open_system(arm=arm)
+        said = ask("garden fences", system=system)
+        assert (system.online, said["arm"], said.record.propensity) == (None, "hybrid", None)
         assert said["arm_reason"].startswith("bandit off, router: simple question")
         assert not Path("index/bandit.sqlite").exists()
         with pytest.raises(ValueError, match="the bandit is switched off"):
-            feedback("r", up=True, lab=lab)
+            feedback("r", up=True, system=system)
 
-    def test_switched_on(self, system: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_switched_on(self, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
         """Whatever the policy's arm; but an arm that the caller states answers."""
         monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "1")
-        lab = system({"strategy": {"arm": "graph"}})
-        assert ask("garden fences", lab=lab)["arm_reason"].startswith("selected ")
-        assert ask("garden fences", lab=system(arm="graph"))["arm_reason"] == "chosen: graph"
-        assert len(rows(at_work(lab), CHOICES)) == 1
+        system = open_system({"strategy": {"arm": "graph"}})
+        assert ask("garden fences", system=system)["arm_reason"].startswith("selected ")
+        assert ask("garden fences", system=open_system(arm="graph"))["arm_reason"] == "chosen: graph"
+        assert len(rows(at_work(system), CHOICES)) == 1
 
-    def test_without_a_bandit_nothing_is_logged(self, system: Callable[..., Lab]) -> None:
+    def test_without_a_bandit_nothing_is_logged(self, open_system: Callable[..., System]) -> None:
         """Under the published arm no log is made."""
-        said = ask("garden fences", lab=system({"strategy": {"arm": "hybrid"}}))
+        said = ask("garden fences", system=open_system({"strategy": {"arm": "hybrid"}}))
         assert (said["arm_reason"], said.record.propensity) == ("policy: hybrid", None)
         assert not Path("index/bandit.sqlite").exists()
 
-    def test_a_question_that_fails(self, system: Callable[..., Lab]) -> None:
+    def test_a_question_that_fails(self, open_system: Callable[..., System]) -> None:
         """Leaves a choice without a reward, and the next question goes on."""
 
         class Broken(Fixed):
@@ -560,17 +562,17 @@ class TestAsk:
                 msg = "the server is gone"
                 raise OSError(msg)
 
-        lab = system(generator=Broken())
+        system = open_system(generator=Broken())
         with pytest.raises(OSError, match="the server is gone"):
-            ask("What is the motor excess?", lab=lab, request_id="r1")
-        at = at_work(lab)
+            ask("What is the motor excess?", system=system, request_id="r1")
+        at = at_work(system)
         assert ([row["request_id"] for row in rows(at, CHOICES)], rows(at, REWARDS)) == (["r1"], [])
-        ask("What is the motor excess?", lab=system(), request_id="r2")
+        ask("What is the motor excess?", system=open_system(), request_id="r2")
         assert [row["request_id"] for row in rows(at, REWARDS)] == ["r2"]
         with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
-            ask("Is a courtesy car provided?", lab=system(), request_id="r1")
+            ask("Is a courtesy car provided?", system=open_system(), request_id="r1")
         # The question itself may be asked again under its id: the choice stands, and is learned from once.
-        again = ask("What is the motor excess?", lab=system(), request_id="r1")
+        again = ask("What is the motor excess?", system=open_system(), request_id="r1")
         assert (again["arm"], again.record.propensity) == (
             rows(at, CHOICES)[0]["arm"],
             rows(at, CHOICES)[0]["propensity"],
@@ -578,12 +580,12 @@ class TestAsk:
         assert [row["request_id"] for row in rows(at, CHOICES)] == ["r1", "r2"]
         assert [row["request_id"] for row in rows(at, REWARDS)] == ["r2", "r1"]
 
-    def test_an_answer_from_the_cache(self, system: Callable[..., Lab]) -> None:
+    def test_an_answer_from_the_cache(self, open_system: Callable[..., System]) -> None:
         """Counts as the hit it is, with the measures of when it was made; the reason is that of now."""
-        lab = system(cache=True, generator=Fixed("The excess is 250 pounds."))
-        first = [ask("What is the motor excess?", lab=lab, request_id=f"r{number}") for number in range(8)]
+        system = open_system(cache=True, generator=Fixed("The excess is 250 pounds."))
+        first = [ask("What is the motor excess?", system=system, request_id=f"r{number}") for number in range(8)]
         by_arm: dict[str, Any] = {}
-        for said, came in zip(first, rows(at_work(lab), REWARDS), strict=True):
+        for said, came in zip(first, rows(at_work(system), REWARDS), strict=True):
             hit = said["arm"] in by_arm
             assert said.record.answer_cache_hit == hit
             assert came["components"]["cache_hit"] == float(hit)
@@ -591,48 +593,48 @@ class TestAsk:
                 assert said.record.measures == by_arm[said["arm"]].record.measures != {}
                 assert said["answer"] == by_arm[said["arm"]]["answer"]
             by_arm.setdefault(said["arm"], said)
-        assert [row["features"]["answer_cached"] for row in rows(at_work(lab), CHOICES)] == [0.0] + [1.0] * 7
+        assert [row["features"]["answer_cached"] for row in rows(at_work(system), CHOICES)] == [0.0] + [1.0] * 7
         assert len({said["arm_reason"] for said in first}) > 2
 
-    def test_without_a_reranker_there_is_no_reward(self, tmp_path: Path, system: Callable[..., Lab]) -> None:
+    def test_without_a_reranker_there_is_no_reward(self, tmp_path: Path, open_system: Callable[..., System]) -> None:
         """A margin that cannot be measured is not zero: the choice stays without a reward."""
         build_index(CORPUS, tmp_path / "plain", cache=None, fetch_k=6, rerank_k=0)
-        lab = Lab.open(tmp_path / "plain", policy=system().policy, cache=False, generator=Fixed())
-        said = ask("What is the motor excess?", lab=lab)
+        system = System.open(tmp_path / "plain", policy=open_system().policy, cache=False, generator=Fixed())
+        said = ask("What is the motor excess?", system=system)
         assert said.record.measures["margin"] is None
-        assert (len(rows(at_work(lab), CHOICES)), rows(at_work(lab), REWARDS)) == (1, [])
+        assert (len(rows(at_work(system), CHOICES)), rows(at_work(system), REWARDS)) == (1, [])
 
-    def test_the_arm_that_offered_options_completes_the_choice(self, system: Callable[..., Lab]) -> None:
+    def test_the_arm_that_offered_options_completes_the_choice(self, open_system: Callable[..., System]) -> None:
         """The user's choice among options is answered by the same arm, and is no choice of the bandit's."""
         asking = {
             "gap": {"enabled": True, "min_gap": 4.0},
             "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
         }
-        lab = system(asking)
-        asked = ask("What is covered?", lab=lab)
+        system = open_system(asking)
+        asked = ask("What is covered?", system=system)
         assert asked["status"] == "ambiguous"
         for _ in range(5):
-            said = ask("What is covered?", lab=lab, selected_option=2)
+            said = ask("What is covered?", system=system, selected_option=2)
             assert (said["arm"], set(said["sources"])) == (asked["arm"], set(asked["options"][1]["sources"]))
             assert said["arm_reason"] == f"selected {asked['arm']}: it offered the options"
-        assert len(rows(at_work(lab), CHOICES)) == 1
+        assert len(rows(at_work(system), CHOICES)) == 1
 
-    def test_feedback(self, system: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_feedback(self, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
         """A thumb later changes the reward where the weights count it."""
         monkeypatch.setenv("RAGLAB_BANDIT_W_THUMBS", "0.4")
-        lab = system()
-        said = ask("What is the motor excess?", lab=lab)
-        at = at_work(lab)
+        system = open_system()
+        said = ask("What is the motor excess?", system=system)
+        at = at_work(system)
         before = at.frame()["reward"][0]
-        feedback(said["request_id"], up=True, lab=lab)
+        feedback(said["request_id"], up=True, system=system)
         up = at.frame()["reward"][0]
-        feedback(said["request_id"], up=False, lab=lab)
+        feedback(said["request_id"], up=False, system=system)
         assert at.frame()["reward"][0] < before < up
         document(at)
 
-    def test_on_the_command_line(self, system: Callable[..., Lab]) -> None:
+    def test_on_the_command_line(self, open_system: Callable[..., System]) -> None:
         """`--arm bandit` takes it whatever the policy says; the id for feedback is shown."""
-        at = at_work(system())
+        at = at_work(open_system())
         for number in range(2):
             ended = CliRunner().invoke(app, ["ask", "index", "garden fences", "--arm", "bandit"])
             assert ended.exit_code == 0, ended.output
@@ -640,17 +642,17 @@ class TestAsk:
             assert f" · selected {row['arm']}: simple question, " in ended.stdout
             assert ended.stdout.endswith(f"request: {row['request_id']}\n")
 
-    def test_a_system_under_another_policy_keeps_its_bandit(self, system: Callable[..., Lab]) -> None:
+    def test_a_system_under_another_policy_keeps_its_bandit(self, open_system: Callable[..., System]) -> None:
         """`replace` goes on with the same log."""
-        lab = system()
-        ask("What is covered?", lab=lab)
-        other = lab.replace(lab.policy.replace("chosen.final_k", 1))
-        ask("What is covered?", lab=other)
-        assert len({row["policy_id"] for row in rows(at_work(lab), CHOICES)}) == 2
+        system = open_system()
+        ask("What is covered?", system=system)
+        other = system.replace(system.policy.replace("chosen.final_k", 1))
+        ask("What is covered?", system=other)
+        assert len({row["policy_id"] for row in rows(at_work(system), CHOICES)}) == 2
 
-    def test_a_stored_trace_is_replayed_under_such_a_policy(self, system: Callable[..., Lab]) -> None:
+    def test_a_stored_trace_is_replayed_under_such_a_policy(self, open_system: Callable[..., System]) -> None:
         """Its first arm decides, as ever where none is named."""
-        policy = system().policy
+        policy = open_system().policy
         trace = build_trace(CORPUS, CASES, cache=None, arms=("graph", "hybrid"), **SMALL)
         said = decide(trace, policy)
         assert said.tables.arm == "graph"
@@ -661,9 +663,9 @@ class TestAsk:
 class TestOffer:
     """What a bandit is told before retrieval."""
 
-    def test_the_two_lists(self, system: Callable[..., Lab]) -> None:
+    def test_the_two_lists(self, open_system: Callable[..., System]) -> None:
         """A word of one chunk is one hit of BM25; both lists are cut to the scope, and no question is encoded twice."""
-        ready = system().retriever
+        ready = open_system().retriever
         word = max(ready.indexes.texts[0].split(), key=len)
         question = ready.question(word, keep=True)
         found = list_features(word, ready.indexes, question, np.array([0]))

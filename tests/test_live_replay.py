@@ -52,10 +52,10 @@ def docs(tmp_path_factory: pytest.TempPathFactory) -> Docs:
     return Docs(corpus, index, raglab.build_trace(corpus, CASES, arms=("hybrid",), cache=None))
 
 
-def system(docs: Docs, stated: dict[str, Any], **more: Any) -> raglab.Lab:
+def open_system(docs: Docs, stated: dict[str, Any], **more: Any) -> raglab.System:
     """The system of the index under a policy."""
     policy = raglab.Policy.from_mapping(stated)
-    return raglab.Lab.open(docs.index, policy=policy, cache=False, audit=False, **more)
+    return raglab.System.open(docs.index, policy=policy, cache=False, audit=False, **more)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -63,14 +63,14 @@ def system(docs: Docs, stated: dict[str, Any], **more: Any) -> raglab.Lab:
 def test_every_question_is_decided_live_as_in_the_replay(docs: Docs, name: str, heading: bool) -> None:  # noqa: FBT001
     """Status, reason (which names the gate and its numbers) and text, also where hygiene leaves nothing."""
     more = {"generator": Fixed("# Heading", confidence=0.95)} if heading else {}
-    lab = system(docs, POLICIES[name], **more)
-    recorded = raglab.record_answers(docs.trace, lab.policy, lab.generator, lab.scorer)
-    replayed = decide(recorded, lab.policy, "hybrid")
+    system = open_system(docs, POLICIES[name], **more)
+    recorded = raglab.record_answers(docs.trace, system.policy, system.generator, system.scorer)
+    replayed = decide(recorded, system.policy, "hybrid")
     texts = {(row, tuple(n for n in chunks if n >= 0)): text for row, chunks, text in _answers(recorded)}
     gates = set()
     for row, case in enumerate(CASES):
-        live = raglab.ask(case.query, lab=lab, request_id=case.id)
-        assert live["status"] == raglab.Status(int(replayed.status[row])).name, case.query
+        live = raglab.ask(case.query, system=system, request_id=case.id)
+        assert live["status"] == raglab.values.Status(int(replayed.status[row])).name, case.query
         if live["refused"]:
             assert live["refusal_reason"] == replayed.reason(row), case.query
             gates.add(live["refusal_reason"])
@@ -89,12 +89,12 @@ def _answers(trace: raglab.Trace) -> list[tuple[int, list[int], str]]:
 
 def test_hygiene_refuses_no_answerable_question(docs: Docs) -> None:
     """With every other gate off each is answered, many with code, which stays as the documents have it."""
-    lab = system(docs, POLICIES["hygiene"])
+    system = open_system(docs, POLICIES["hygiene"])
     with_code = 0
     for case in CASES:
         if case.expect_status != "ok":
             continue
-        live = raglab.ask(case.query, lab=lab)
+        live = raglab.ask(case.query, system=system)
         assert live["status"] == "ok", (case.query, live["refusal_reason"])
         for part in split_code(str(live["answer"]).split("\n")):
             if not isinstance(part, str):
@@ -106,19 +106,22 @@ def test_hygiene_refuses_no_answerable_question(docs: Docs) -> None:
 
 def test_what_was_not_measured_is_named_once(docs: Docs, tmp_path: Path) -> None:
     """In the notes of study, certificate and report; with recorded answers, or of other systems' hits, it is not."""
-    lab = system(docs, {})
+    system = open_system(docs, {})
     trace = docs.trace
-    (note,) = unmeasured_note(trace, lab.policy)
+    (note,) = unmeasured_note(trace, system.policy)
     assert note.startswith("Generation, support and hygiene were not measured: no answers are recorded")
     assert "raglab.record_answers" in note
     (other,) = unmeasured_note(trace, raglab.Policy.from_mapping(POLICIES["hygiene"]))
     assert other.startswith("Hygiene was not measured")
-    assert unmeasured_note(raglab.record_answers(trace, lab.policy, lab.generator, lab.scorer), lab.policy) == ()
+    assert (
+        unmeasured_note(raglab.record_answers(trace, system.policy, system.generator, system.scorer), system.policy)
+        == ()
+    )
     found = raglab.tune(trace, trials=10, seed=0)
     assert sum("not measured: no answers are recorded" in text for text in found.notes) == 1
-    certified = raglab.certify_policy(trace, lab.policy, targets={"hallucination_rate": 0.1})
+    certified = raglab.certify_policy(trace, system.policy, targets={"hallucination_rate": 0.1})
     assert note in certified.notes
-    page = raglab.write_report(tmp_path / "report.html", trace, {"defaults": lab.policy}).read_text(encoding="utf-8")
+    page = raglab.write_report(tmp_path / "report.html", trace, {"defaults": system.policy}).read_text(encoding="utf-8")
     assert "were not measured: no answers are recorded" in page
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.lab.slices import base_lists
+from raglab.lab.slice_rates import base_lists
 from raglab.live import trace_building
 from raglab.live.trace_building import build_trace
 from raglab.models import Encoding, load_encoder

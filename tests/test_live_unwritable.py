@@ -15,7 +15,7 @@ from generators import Fixed
 from hostile import remount, small_disk
 from raglab.live.arm_choice import feedback
 from raglab.live.ask import ask
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS, REWARDS
@@ -37,15 +37,15 @@ def disk(tmp_path: Path, encoder: WordEncoder) -> Iterator[Path]:  # noqa: F811 
         yield place
 
 
-def opened(disk: Path, **more: Any) -> Lab:
+def opened(disk: Path, **more: Any) -> System:
     """System over the index of a disk."""
     policy = Policy.from_mapping(FREE | {"strategy": {"arm": more.pop("stated", "hybrid")}})
-    return Lab.open(disk / "i", policy=policy, **{"generator": Fixed(), **more})
+    return System.open(disk / "i", policy=policy, **{"generator": Fixed(), **more})
 
 
-def close(lab: Lab) -> None:
+def close(system: System) -> None:
     """Let go of all files of a system."""
-    for one in (lab.audit, lab.caches, None if lab.online is None else lab.online.log):
+    for one in (system.audit, system.caches, None if system.online is None else system.online.log):
         if one is not None:
             one.close()
 
@@ -68,16 +68,16 @@ class TestReadOnly:
     @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
     def test_it_answers_and_says_once_what_is_not_logged(self, disk: Path, arm: str, used: bool) -> None:  # noqa: FBT001
         """The same answer, from the cache where it is there; one warning a log; not a byte is written."""
-        lab = opened(disk, cache=used, audit=used, stated=arm if used else "hybrid")
-        wanted = fields(ask(QUESTION, lab=lab), arm)
-        close(lab)
+        system = opened(disk, cache=used, audit=used, stated=arm if used else "hybrid")
+        wanted = fields(ask(QUESTION, system=system), arm)
+        close(system)
         remount(disk, "ro")
         before = contents(disk)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            lab = opened(disk, stated=arm)
-            first, second = (ask(QUESTION, lab=lab, request_id="r") for _ in range(2))
-            by_folder = ask(QUESTION, lab=disk / "i")
+            system = opened(disk, stated=arm)
+            first, second = (ask(QUESTION, system=system, request_id="r") for _ in range(2))
+            by_folder = ask(QUESTION, system=disk / "i")
         told = [str(one.message) for one in said if "cannot be written" in str(one.message)]
         assert sum("audit log" in one for one in told) == 2  # of the two systems that were opened
         assert sum("bandit" in one for one in told) == (arm == "bandit")
@@ -89,7 +89,7 @@ class TestReadOnly:
         elif used:
             assert first.record.answer_cache_hit
         assert contents(disk) == before
-        close(lab)
+        close(system)
 
     def test_what_needs_the_log_is_refused(self, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A log that is required, by the caller or the environment; before any model is loaded."""
@@ -97,9 +97,9 @@ class TestReadOnly:
         with pytest.raises(InputError, match=r"audit.sqlite: the audit log must be writable where it is required"):
             opened(disk, audit="required")
         with pytest.warns(UserWarning, match="cannot be written"):
-            lab = opened(disk)
+            system = opened(disk)
         with pytest.raises(ValueError, match="bandit is switched off"):
-            feedback("r", up=True, lab=lab)
+            feedback("r", up=True, system=system)
         monkeypatch.setenv("RAGLAB_AUDIT_REQUIRED", "true")
         with pytest.raises(InputError, match="must be writable where it is required"):
             opened(disk)
@@ -111,14 +111,14 @@ class TestReadOnly:
         """An index for reading alone and a log of one's own satisfy who requires it."""
         remount(disk, "ro")
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", str(tmp_path / "own.sqlite"))
-        lab = opened(disk, audit="required")
+        system = opened(disk, audit="required")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            ask(QUESTION, lab=lab, request_id="r")
-        assert lab.audit is not None
-        with lab.audit.log.reading() as log:
+            ask(QUESTION, system=system, request_id="r")
+        assert system.audit is not None
+        with system.audit.log.reading() as log:
             assert log.row(DECISIONS, request_id="r") is not None
-        close(lab)
+        close(system)
 
 
 class TestFullDisk:
@@ -127,9 +127,9 @@ class TestFullDisk:
     @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
     def test_it_answers_and_says_so_once(self, disk: Path, arm: str) -> None:
         """Questions go on without their rows; required, they are refused; with room again, rows are written again."""
-        lab, strict = opened(disk, cache=False, stated=arm), opened(disk, cache=False, audit="required")
-        wanted = fields(ask(QUESTION, lab=lab), arm)
-        ask(QUESTION, lab=strict)
+        system, strict = opened(disk, cache=False, stated=arm), opened(disk, cache=False, audit="required")
+        wanted = fields(ask(QUESTION, system=system), arm)
+        ask(QUESTION, system=strict)
         rest = disk / "rest"
         with rest.open("wb", buffering=0) as file:
             try:
@@ -140,18 +140,18 @@ class TestFullDisk:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             for number in range(8):
-                assert fields(ask(QUESTION, lab=lab, request_id=f"full{number}"), arm) == wanted
+                assert fields(ask(QUESTION, system=system, request_id=f"full{number}"), arm) == wanted
         told = [str(one.message) for one in said]
         assert sum("the audit log cannot be written" in one for one in told) == 1
         assert len(told) <= 1 + (arm == "bandit")
         with pytest.raises(UnwritableLogError, match="a log must be readable and writable"):
-            [ask(QUESTION, lab=strict) for _ in range(8)]
+            [ask(QUESTION, system=strict) for _ in range(8)]
         rest.unlink()
-        ask(QUESTION, lab=lab, request_id="after")
-        assert lab.audit is not None
-        with lab.audit.log.reading() as log:
+        ask(QUESTION, system=system, request_id="after")
+        assert system.audit is not None
+        with system.audit.log.reading() as log:
             assert log.row(DECISIONS, request_id="after") is not None
-        close(lab)
+        close(system)
         close(strict)
 
 
@@ -189,23 +189,25 @@ class TestKilled:
     @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
     def test_it_is_asked_again_under_its_id(self, index: Path, arm: str) -> None:
         """Its request and its choice keep their one row, the reward counts once; then the id is taken."""
-        _killed(lambda: ask(QUESTION, lab=opened(index, stated=arm, cache=False, generator=Killing()), request_id="r"))
-        lab = opened(index, stated=arm, cache=False)
-        said = ask(QUESTION, lab=lab, request_id="r", session="")
+        _killed(
+            lambda: ask(QUESTION, system=opened(index, stated=arm, cache=False, generator=Killing()), request_id="r")
+        )
+        system = opened(index, stated=arm, cache=False)
+        said = ask(QUESTION, system=system, request_id="r", session="")
         assert said["status"] == "ok"
-        assert lab.audit is not None
-        with lab.audit.log.reading() as log:
+        assert system.audit is not None
+        with system.audit.log.reading() as log:
             assert [row["request_id"] for row in log.rows(REQUESTS)] == ["r"]
             assert [row["request_id"] for row in log.rows(DECISIONS)] == ["r"]
         if arm == "bandit":
-            assert lab.online is not None
-            with lab.online.log.reading() as log:
+            assert system.online is not None
+            with system.online.log.reading() as log:
                 (choice,), (reward,) = log.rows(CHOICES), log.rows(REWARDS)
             assert (choice["arm"], choice["propensity"]) == (said["arm"], said.record.propensity)
             assert reward["request_id"] == "r"
             with pytest.raises(ValueError, match="request_id must be new, got 'r'"):
-                ask(QUESTION, lab=lab, request_id="r")
-        close(lab)
+                ask(QUESTION, system=system, request_id="r")
+        close(system)
 
     def test_killed_between_reward_and_decision(self, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The choice is taken again and not rewarded twice."""
@@ -216,36 +218,36 @@ class TestKilled:
 
         def work() -> None:
             monkeypatch.setattr(AuditLog, "decided", kill)
-            ask(QUESTION, lab=opened(index, stated="bandit", cache=False), request_id="r")
+            ask(QUESTION, system=opened(index, stated="bandit", cache=False), request_id="r")
 
         _killed(work)
-        lab = opened(index, stated="bandit", cache=False)
-        said = ask(QUESTION, lab=lab, request_id="r")
+        system = opened(index, stated="bandit", cache=False)
+        said = ask(QUESTION, system=system, request_id="r")
         assert said.record.propensity is not None
-        assert lab.online is not None
-        with lab.online.log.reading() as log:
+        assert system.online is not None
+        with system.online.log.reading() as log:
             assert len(list(log.rows(CHOICES))) == len(list(log.rows(REWARDS))) == 1
-        close(lab)
+        close(system)
 
     def test_another_question_may_not_take_the_id(self, index: Path) -> None:
         """Another text, document, session or policy is another request: its log refuses the id."""
-        _killed(lambda: ask(QUESTION, lab=opened(index, cache=False, generator=Killing()), request_id="r"))
-        lab = opened(index, cache=False)
-        assert lab.audit is not None
-        with lab.audit.log.reading() as log:
+        _killed(lambda: ask(QUESTION, system=opened(index, cache=False, generator=Killing()), request_id="r"))
+        system = opened(index, cache=False)
+        assert system.audit is not None
+        with system.audit.log.reading() as log:
             models = log.row(REQUESTS)["models"]  # type: ignore[index]
-        about: dict[str, Any] = {"policy": lab.policy, "fingerprint": lab.fingerprint, "models": models}
+        about: dict[str, Any] = {"policy": system.policy, "fingerprint": system.fingerprint, "models": models}
         for changed in (
             {"documents": ["motor.md"]},
             {"session": "s"},
             {"fingerprint": "other"},
             {"models": {}},
-            {"policy": lab.policy.replace("chosen.final_k", 1)},
+            {"policy": system.policy.replace("chosen.final_k", 1)},
         ):
             with pytest.raises(ValueError, match="request_id must be new, got 'r'"):
-                lab.audit.opened("r", QUESTION, **{**about, **changed})
+                system.audit.opened("r", QUESTION, **{**about, **changed})
         with pytest.raises(ValueError, match="request_id must be new, got 'r'"):
-            lab.audit.opened("r", "Something else?", **about)
-        assert lab.audit.opened("r", QUESTION, **about)
-        assert not lab.audit.opened("new", QUESTION, **about)
-        close(lab)
+            system.audit.opened("r", "Something else?", **about)
+        assert system.audit.opened("r", QUESTION, **about)
+        assert not system.audit.opened("new", QUESTION, **about)
+        close(system)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from raglab.metrics import binomial_p, upper_bound
 from raglab.metrics.intervals import PAIRS, check_level, clopper_pearson, mean_interval, percentile_interval
-from raglab.parallel import workers
+from raglab.parallel import parallel_workers
 
 N = np.array([1, 2, 10, 22, 59, 230, 1000])[:, None]
 K = np.minimum(np.array([0, 1, 2, 5, 9, 40, 1000]), N)
@@ -105,7 +105,7 @@ def test_threads_make_the_same_intervals() -> None:
     n = rng.integers(0, 3_000, PAIRS + 5_000)
     k = rng.integers(0, n + 1)
     few = [clopper_pearson(k[start : start + 999], n[start : start + 999]) for start in range(0, len(n), 999)]
-    with workers("threads", 2):
+    with parallel_workers("threads", 2):
         by_threads = clopper_pearson(k, n)
     assert len(np.unique(k * 3_000 + n)) > PAIRS
     for found in (clopper_pearson(k, n), by_threads):

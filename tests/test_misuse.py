@@ -56,7 +56,7 @@ SWAPPED: list[tuple[str, Callable[[Any], object], str]] = [
     ("check_policy", lambda trace: raglab.check_policy(trace, POLICY), "policy, trace"),  # type: ignore[arg-type]
     ("certify_best", lambda trace: raglab.certify_best(POLICY, trace), "trace, candidates"),  # type: ignore[arg-type]
     ("write_report", lambda trace: raglab.write_report(trace, {"defaults": POLICY}, "a.html"), "path, trace, policies"),  # type: ignore[arg-type]
-    ("save_cases", lambda _: raglab.save_cases("cases.jsonl", CASES), "cases, path"),  # type: ignore[arg-type]
+    ("save_cases", lambda _: raglab.io.save_cases("cases.jsonl", CASES), "cases, path"),  # type: ignore[arg-type]
 ]
 
 
@@ -168,61 +168,80 @@ def test_another_kind_of_value_is_answered_with_what_makes_one_of_it(trace: ragl
         (lambda: report("a.html", trace, [POLICY]), r"got policies; name each: \{'defaults': policy"),
         (lambda: report("a.html", trace, POLICY), r"got a policy; name it: \{'defaults': policy\}"),
         (lambda: decide(trace), r"policy must be a policy, got nothing; .*raglab\.Policy\.load\(\)"),
-        (lambda: raglab.ask("What?"), r"lab must be a Lab or the folder of an index, got nothing; .*raglab\.Lab\.open"),  # type: ignore[call-arg]
+        (
+            lambda: raglab.ask("What?"),
+            r"lab must be a System or the folder of an index, got nothing; .*raglab\.System\.open",
+        ),  # type: ignore[call-arg]
     ):
         with pytest.raises(TypeError, match=told):
             call()
 
 
-class Lab:
+class System:
     """A system by its name, which is all that its kind is read from."""
 
     policy = POLICY
     audit = None
 
 
-LAB = Lab()
+LAB = System()
 NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     (
         "live_rates",
-        lambda lab, _: lab.live_rates(LAB),
-        r"log must be an audit log, got a Lab; give its log: lab\.audit",
+        lambda system, _: system.live_rates(LAB),
+        r"log must be an audit log, got a System; give its log: lab\.audit",
     ),
-    ("live_rates", lambda lab, _: lab.live_rates("a.db"), r"open it first: raglab\.AuditLog\('a\.db'\)"),
-    ("slices", lambda lab, trace: lab.slices(trace), r"got a trace; decide first: raglab\.decide\(trace, policy\)"),
+    ("live_rates", lambda system, _: system.live_rates("a.db"), r"open it first: raglab\.AuditLog\('a\.db'\)"),
+    (
+        "slices",
+        lambda system, trace: system.slices(trace),
+        r"got a trace; decide first: raglab\.decide\(trace, policy\)",
+    ),
     (
         "tune_clarification",
-        lambda lab, trace: lab.tune_clarification(trace, trace),
+        lambda system, trace: system.tune_clarification(trace, trace),
         r"got a trace; .*default_learner\.world",
     ),
-    ("explain", lambda lab, _: lab.explain("r1", LAB), r"got a Lab; give its log, lab\.audit, or .* lab=lab"),
-    ("explain", lambda lab, _: lab.explain(LAB), "request_id must be a text, got a Lab"),
+    (
+        "explain",
+        lambda system, _: system.explain("r1", LAB),
+        r"got a System; give its log, lab\.audit, or .* system=lab",
+    ),
+    ("explain", lambda system, _: system.explain(LAB), "request_id must be a text, got a System"),
     (
         "add_signals",
-        lambda lab, trace: lab.add_signals(trace, trace),
+        lambda system, trace: system.add_signals(trace, trace),
         "signals must be names of signals .*, got a trace",
     ),
-    ("fusion_weights", lambda lab, trace: lab.fusion_weights(trace, POLICY), "weights must be .*, got a policy"),
-    ("fusion_weights", lambda lab, trace: lab.fusion_weights(trace, 0.5), "got 0.5; put them in a list"),
-    ("ask", lambda lab, _: lab.ask("q", lab=None), "got None; .*Lab.open"),
-    ("ask", lambda lab, _: lab.ask("q", labb=LAB), "no argument labb; did you mean lab"),
-    ("reply", lambda lab, _: lab.reply("r1", "yes", lab=LAB, questions="q"), "did you mean question"),
-    ("feedback", lambda lab, _: lab.feedback("r1", True, labs=LAB), "did you mean lab"),
-    ("buttons", lambda lab, trace: lab.buttons(trace, lab=LAB), "got a trace; ask first: raglab.ask"),
-    ("buttons", lambda lab, _: lab.buttons({}, labs=LAB), "did you mean lab"),
-    ("load_cases", lambda lab, _: lab.load_cases("a.csv", column={}), "did you mean columns"),
-    ("load_cases", lambda lab, _: lab.load_cases(CASES), "got cases; they are cases already"),
-    ("load_corpus", lambda lab, _: lab.load_corpus("a", max_words=3), "max_tokens"),
-    ("load_corpus", lambda lab, _: lab.load_corpus(CORPUS), "got a corpus; it is a corpus already"),
-    ("build_trace", lambda lab, _: lab.build_trace(CORPUS, CASES[0]), "got a single case; put it in a list"),
-    ("build_trace", lambda lab, _: lab.build_trace(CORPUS, ["What?"]), r"got a list of str; .*raglab\.load_cases"),
-    ("build_trace", lambda lab, _: lab.build_trace(CORPUS, FRAME), r"got a DataFrame; .*raglab\.load_cases\(frame\)"),
-    ("build_index", lambda lab, _: lab.build_index(CORPUS, None), "folder must be a path, got None"),
-    ("decide", lambda lab, trace: lab.decide([trace], POLICY), "got traces; give one of them"),
-    ("decide", lambda lab, _: lab.decide([], POLICY), "got an empty list; "),
-    ("decide", lambda lab, trace: lab.decide(trace, LAB), r"got a Lab; give its \.policy"),
-    ("sweep", lambda lab, trace: lab.sweep(trace, [{}]), "got a list of dict; .*from_mapping"),
-    ("compare", lambda lab, trace: lab.compare(trace, POLICY, None), "b must be a policy, got None"),
+    ("fusion_weights", lambda system, trace: system.fusion_weights(trace, POLICY), "weights must be .*, got a policy"),
+    ("fusion_weights", lambda system, trace: system.fusion_weights(trace, 0.5), "got 0.5; put them in a list"),
+    ("ask", lambda system, _: system.ask("q", system=None), "got None; .*System.open"),
+    ("ask", lambda system, _: system.ask("q", labb=LAB), "no argument labb; did you mean lab"),
+    ("reply", lambda system, _: system.reply("r1", "yes", system=LAB, questions="q"), "did you mean question"),
+    ("feedback", lambda system, _: system.feedback("r1", True, labs=LAB), "did you mean lab"),
+    ("buttons", lambda system, trace: system.buttons(trace, system=LAB), "got a trace; ask first: raglab.ask"),
+    ("buttons", lambda system, _: system.buttons({}, labs=LAB), "did you mean lab"),
+    ("load_cases", lambda system, _: system.load_cases("a.csv", column={}), "did you mean columns"),
+    ("load_cases", lambda system, _: system.load_cases(CASES), "got cases; they are cases already"),
+    ("load_corpus", lambda system, _: system.load_corpus("a", max_words=3), "max_tokens"),
+    ("load_corpus", lambda system, _: system.load_corpus(CORPUS), "got a corpus; it is a corpus already"),
+    ("build_trace", lambda system, _: system.build_trace(CORPUS, CASES[0]), "got a single case; put it in a list"),
+    (
+        "build_trace",
+        lambda system, _: system.build_trace(CORPUS, ["What?"]),
+        r"got a list of str; .*raglab\.load_cases",
+    ),
+    (
+        "build_trace",
+        lambda system, _: system.build_trace(CORPUS, FRAME),
+        r"got a DataFrame; .*raglab\.load_cases\(frame\)",
+    ),
+    ("build_index", lambda system, _: system.build_index(CORPUS, None), "folder must be a path, got None"),
+    ("decide", lambda system, trace: system.decide([trace], POLICY), "got traces; give one of them"),
+    ("decide", lambda system, _: system.decide([], POLICY), "got an empty list; "),
+    ("decide", lambda system, trace: system.decide(trace, LAB), r"got a System; give its \.policy"),
+    ("sweep", lambda system, trace: system.sweep(trace, [{}]), "got a list of dict; .*from_mapping"),
+    ("compare", lambda system, trace: system.compare(trace, POLICY, None), "b must be a policy, got None"),
 ]
 
 

@@ -38,7 +38,7 @@ from raglab.live import answer_recording
 from raglab.live.answer_recording import NOT_ASKED, MissingAnswersWarning, record_answers
 from raglab.live.ask import ask
 from raglab.live.response import OwnAnswers, check_answer
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.retrieval.indexes import ArmHits
@@ -81,12 +81,12 @@ def generator(server: LlamaServer, max_tokens: int = 512, **more: Any) -> ModelG
 
 
 @pytest.fixture
-def opened(index: Path, server: LlamaServer) -> Callable[..., Lab]:
+def opened(index: Path, server: LlamaServer) -> Callable[..., System]:
     """Return what opens a system whose answers the server writes."""
 
-    def make(stated: dict[str, Any] | None = None, **more: Any) -> Lab:
+    def make(stated: dict[str, Any] | None = None, **more: Any) -> System:
         chosen = Policy.from_mapping(FREE | (stated or {}))
-        return Lab.open(index, **{"policy": chosen, "generator": generator(server), "cache": False, **more})
+        return System.open(index, **{"policy": chosen, "generator": generator(server), "cache": False, **more})
 
     return make
 
@@ -112,19 +112,23 @@ class TestConfidence:
     """Rule S2.10: a gate on the generator's confidence needs one."""
 
     def test_a_server_that_gives_log_probabilities_only_where_alternatives_are_asked_for(
-        self, opened: Callable[..., Lab]
+        self, opened: Callable[..., System]
     ) -> None:
         """As llama.cpp's does. The gate passes the answer, which it refused before."""
-        response = ask(QUESTION, lab=opened())
+        response = ask(QUESTION, system=opened())
         assert (response["status"], response["answer"]) == ("ok", "The motor excess is 250 pounds [1].")
 
     def test_a_server_without_log_probabilities_is_found_before_the_first_answer(
-        self, opened: Callable[..., Lab], server: LlamaServer
+        self, opened: Callable[..., System], server: LlamaServer
     ) -> None:
         """By `check` and by `ask`, with the remedy; no question is sent and none refused."""
         server.logprobs = False
-        lab = opened()
-        for call in (lab.check, lambda: ask(QUESTION, lab=lab), lambda: ask(QUESTION, lab=lab, on_error="refuse")):
+        system = opened()
+        for call in (
+            system.check,
+            lambda: ask(QUESTION, system=system),
+            lambda: ask(QUESTION, system=system, on_error="refuse"),
+        ):
             with pytest.raises(ValueError, match=r'tiny@.*policy\.replace\("generation\.enabled", False\)'):
                 call()
         assert (server.questions, server.probes >= 3) == ([], True)
@@ -132,65 +136,65 @@ class TestConfidence:
             record_answers(world(), Policy.from_mapping(FREE), generator(server), Weighed())
         assert server.questions == []
 
-    def test_the_remedy_holds(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
+    def test_the_remedy_holds(self, opened: Callable[..., System], server: LlamaServer) -> None:
         """With the gate off the same server answers, and is not probed."""
         server.logprobs = False
-        lab = opened()
-        free = lab.replace(lab.policy.replace("generation.enabled", False))
-        assert ask(QUESTION, lab=free)["status"] == "ok"
+        system = opened()
+        free = system.replace(system.policy.replace("generation.enabled", False))
+        assert ask(QUESTION, system=free)["status"] == "ok"
         assert server.probes == 0
         assert free.check() is free
         assert server.probes >= 1
 
-    def test_the_server_is_probed_once(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
+    def test_the_server_is_probed_once(self, opened: Callable[..., System], server: LlamaServer) -> None:
         """A system remembers it, also under another policy; a few tokens are asked for."""
-        lab = opened()
+        system = opened()
         for _ in range(2):
-            ask(QUESTION, lab=lab)
-        ask(QUESTION, lab=lab.replace(lab.policy.replace("generation.min_generation_confidence", 0.5)))
+            ask(QUESTION, system=system)
+        ask(QUESTION, system=system.replace(system.policy.replace("generation.min_generation_confidence", 0.5)))
         assert (server.probes, len(server.questions)) == (1, 3)
         assert server.bodies[0]["max_tokens"] <= 8
         assert opened().check().policy.generation.enabled
         assert server.probes == 2  # a check asks again: a server may have been started otherwise
 
-    def test_what_retrieval_refuses_asks_no_server(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
+    def test_what_retrieval_refuses_asks_no_server(self, opened: Callable[..., System], server: LlamaServer) -> None:
         """Neither for an answer nor by a probe, so that it needs none."""
-        lab = opened({"similarity": {"enabled": True, "min_similarity": 1.0}})
-        assert ask(QUESTION, lab=lab)["status"] == "refuse"
+        system = opened({"similarity": {"enabled": True, "min_similarity": 1.0}})
+        assert ask(QUESTION, system=system)["status"] == "refuse"
         assert server.asked == []
 
     def test_a_first_answer_without_a_confidence_is_the_same_error(
-        self, opened: Callable[..., Lab], server: LlamaServer
+        self, opened: Callable[..., System], server: LlamaServer
     ) -> None:
         """Of a server whose reply to the probe had one, or showed no text; later ones are missing one by one."""
         server.failing = {QUESTION: completion("The motor excess is 250 pounds.")}
-        lab = opened()
+        system = opened()
         with pytest.raises(ValueError, match="the gate generation needs"):
-            ask(QUESTION, lab=lab)
+            ask(QUESTION, system=system)
         assert (server.probes, server.questions) == (1, [QUESTION])
-        assert ask("Is a courtesy car provided?", lab=lab)["status"] == "ok"
-        later = ask(QUESTION, lab=lab)
+        assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
+        later = ask(QUESTION, system=system)
         assert later["refusal_reason"].startswith("generation confidence is missing")
         server.failing |= {"": completion("")}
         with pytest.raises(ValueError, match="the gate generation needs"):
-            ask(QUESTION, lab=opened())
+            ask(QUESTION, system=opened())
 
-    def test_a_generator_of_ones_own(self, opened: Callable[..., Lab]) -> None:
+    def test_a_generator_of_ones_own(self, opened: Callable[..., System]) -> None:
         """It is found by its first answer, and before it where it states that it gives none."""
         mine = Mine(float("nan"))
         with pytest.raises(ValueError, match="got mine"):
-            ask(QUESTION, lab=opened(generator=mine))
+            ask(QUESTION, system=opened(generator=mine))
         assert mine.n_answers == 1
         mine.gives_confidence = False  # type: ignore[attr-defined]
         with pytest.raises(ValueError, match="got mine"):
             opened(generator=mine).check()
         with pytest.raises(ValueError, match="got mine"):
-            ask(QUESTION, lab=opened(generator=mine))
+            ask(QUESTION, system=opened(generator=mine))
         assert mine.n_answers == 1
         mine.gives_confidence = True  # type: ignore[attr-defined]
-        assert ask(QUESTION, lab=opened(generator=mine).check())["status"] == "refuse"
-        assert ask(QUESTION, lab=opened(generator=Mine(0.9)))["status"] == "ok"
-        assert ask(QUESTION, lab=opened(generator=None).check())["status"] in {"ok", "refuse"}
+        assert ask(QUESTION, system=opened(generator=mine).check())["status"] == "refuse"
+        assert ask(QUESTION, system=opened(generator=Mine(0.9)))["status"] == "ok"
+        assert ask(QUESTION, system=opened(generator=None).check())["status"] in {"ok", "refuse"}
 
     def test_rows_of_a_table_hide_no_generator(self, server: LlamaServer) -> None:
         """What answers behind them is checked, though their own answers have a confidence."""
@@ -231,23 +235,23 @@ class TestConfidence:
 
 @pytest.mark.parametrize(("reply", "kind"), QUIRKS.values(), ids=QUIRKS)
 def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
-    opened: Callable[..., Lab], server: LlamaServer, reply: Reply, kind: str
+    opened: Callable[..., System], server: LlamaServer, reply: Reply, kind: str
 ) -> None:
     """Asked live it raises, or answers without a mark; recorded, it is missing with its kind, or the same answer."""
-    lab = opened(generator=generator(server, timeout=3.0 if reply.pause else 20.0)).check()
+    system = opened(generator=generator(server, timeout=3.0 if reply.pause else 20.0)).check()
     server.failing = dict.fromkeys((QUESTION, "question 0"), reply)
     if kind:
         with pytest.raises(ModelUnavailableError) as caught:
-            ask(QUESTION, lab=lab)
+            ask(QUESTION, system=system)
         assert caught.value.kind == kind
         stops = {NOT_ASKED: 1} if kind in WRONG_SETTINGS else {}  # the second question would fail alike
         with pytest.warns(MissingAnswersWarning, match=f"{1 + len(stops)} of 2 answers are missing: 1 {kind} "):
-            made = record_answers(world(2), policy(), lab.generator, Weighed())
+            made = record_answers(world(2), policy(), system.generator, Weighed())
         assert made.meta[ANSWER_REQUESTS]["missing"] == {kind: 1, **stops}
         return
-    response = ask(QUESTION, lab=lab)
+    response = ask(QUESTION, system=system)
     assert (response["status"], response["answer"]) == ("ok", "The motor excess is 250 pounds [1].")
-    answers = record_answers(world(2), policy(), lab.generator, Weighed()).answers
+    answers = record_answers(world(2), policy(), system.generator, Weighed()).answers
     assert answers is not None
     assert answers.text == ("The motor excess is 250 pounds [1].",) * 2
     assert answers.refused == ("", "")
@@ -255,7 +259,7 @@ def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
 
 @pytest.mark.parametrize("served", ["tiny", "tiny-2026-01-05", "tiny:latest", "other.gguf", "tinyllama"])
 def test_a_server_that_answers_as_another_model_is_told_by_check(
-    opened: Callable[..., Lab], server: LlamaServer, served: str
+    opened: Callable[..., System], server: LlamaServer, served: str
 ) -> None:
     """A typing error in a model's name is none to a server that takes any; a dated version is the model."""
     server.failing = {"": stated_model(served)}
@@ -274,18 +278,18 @@ def stated_model(name: str) -> Reply:
 
 
 def test_a_server_that_gives_no_log_probabilities_answers_where_no_gate_needs_them(
-    opened: Callable[..., Lab], server: LlamaServer
+    opened: Callable[..., System], server: LlamaServer
 ) -> None:
     """Null, as llama.cpp's without alternatives; where a gate needs them it is an error before the first question."""
     server.failing = {QUESTION: completion("The motor excess is 250 pounds [1].", logprobs={"content": None})}
-    lab = opened({"generation": {"enabled": False}})
-    assert ask(QUESTION, lab=lab)["status"] == "ok"
+    system = opened({"generation": {"enabled": False}})
+    assert ask(QUESTION, system=system)["status"] == "ok"
     server.logprobs = False
     with pytest.raises(ValueError, match="the gate generation needs"):
         opened().check()
 
 
-def test_all_calls_of_a_question_share_one_deadline(opened: Callable[..., Lab]) -> None:
+def test_all_calls_of_a_question_share_one_deadline(opened: Callable[..., System]) -> None:
     """Each counts its time from the first call of its question; the next question begins anew."""
 
     class Timed:
@@ -305,9 +309,9 @@ def test_all_calls_of_a_question_share_one_deadline(opened: Callable[..., Lab]) 
             return Generation("The motor excess is 250 pounds.", 0.9, (0,))
 
     timed = Timed()
-    lab = opened(generator=timed)
+    system = opened(generator=timed)
     for _ in range(2):
-        ask(QUESTION, lab=lab)
+        ask(QUESTION, system=system)
     first, second, third, fourth = timed.begins
     assert first == second < third == fourth
     timed.answer(QUESTION, ())
@@ -335,102 +339,102 @@ def kind(request: pytest.FixtureRequest, server: LlamaServer) -> str:
 class TestAsk:
     """Rule S0.1: what fails raises, or is a refusal that counts in no rate where the service must answer."""
 
-    def test_a_failure_raises(self, opened: Callable[..., Lab], kind: str, server: LlamaServer) -> None:
+    def test_a_failure_raises(self, opened: Callable[..., System], kind: str, server: LlamaServer) -> None:
         """Not a refusal, with kind, server and remedy; the question may be asked again under its id."""
-        lab = opened()
+        system = opened()
         with pytest.raises(raglab.ModelUnavailableError, match=kind) as caught:
-            ask(QUESTION, lab=lab, request_id="r")
+            ask(QUESTION, system=system, request_id="r")
         assert caught.value.kind == kind
         assert server.host in str(caught.value)
         assert "; " in str(caught.value)
         assert KEY not in str(caught.value)
         server.failing.clear()
-        assert ask(QUESTION, lab=lab, request_id="r")["status"] == "ok"
+        assert ask(QUESTION, system=system, request_id="r")["status"] == "ok"
 
     @pytest.mark.full
     def test_a_service_that_must_answer(
-        self, opened: Callable[..., Lab], kind: str, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
+        self, opened: Callable[..., System], kind: str, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """By argument, by the system or by the environment; `error` says what failed, and no document is blamed."""
-        lab = opened(cache=True)
-        response = ask(QUESTION, lab=lab, on_error="refuse")
+        system = opened(cache=True)
+        response = ask(QUESTION, system=system, on_error="refuse")
         assert (response["status"], response["refused"], response["sources"]) == ("refuse", True, [])
         assert kind in response["error"]
         assert "documents" not in response["answer"]
         assert response["refusal_reason"].startswith("no answer was generated: ")
-        assert ask("Quelle est la franchise ?", lab=opened(), on_error="refuse")["error"] is None
-        assert ask(QUESTION, lab=opened(on_error="refuse"))["error"] is not None
+        assert ask("Quelle est la franchise ?", system=opened(), on_error="refuse")["error"] is None
+        assert ask(QUESTION, system=opened(on_error="refuse"))["error"] is not None
         monkeypatch.setenv("RAGLAB_ANSWER_ON_ERROR", "refuse")
-        assert ask(QUESTION, lab=opened())["error"] is not None
+        assert ask(QUESTION, system=opened())["error"] is not None
         with pytest.raises(ModelUnavailableError):
-            ask(QUESTION, lab=opened(on_error="raise"))
+            ask(QUESTION, system=opened(on_error="raise"))
         with pytest.raises(ValueError, match="on_error must be one of raise, refuse, got 'ignore'"):
-            ask(QUESTION, lab=lab, on_error="ignore")  # type: ignore[arg-type]
+            ask(QUESTION, system=system, on_error="ignore")  # type: ignore[arg-type]
         server.failing.clear()
-        again = ask(QUESTION, lab=lab)
+        again = ask(QUESTION, system=system)
         assert (again["status"], again["error"]) == ("ok", None)  # no cache keeps a failure
 
-    def test_a_server_that_is_not_there(self, opened: Callable[..., Lab]) -> None:
+    def test_a_server_that_is_not_there(self, opened: Callable[..., System]) -> None:
         """Port 9 of this machine listens to nobody."""
         gone = ModelGenerator(OpenAIClient("tiny", "http://127.0.0.1:9/v1", max_retries=0))
-        lab = opened(generator=gone)
-        for call in (lab.check, lambda: ask(QUESTION, lab=lab)):
+        system = opened(generator=gone)
+        for call in (system.check, lambda: ask(QUESTION, system=system)):
             with pytest.raises(ModelUnavailableError, match="start the server, or correct base_url"):
                 call()
 
-    def test_a_failure_that_passes_is_none(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
+    def test_a_failure_that_passes_is_none(self, opened: Callable[..., System], server: LlamaServer) -> None:
         """A gateway that fails once."""
         server.failing, server.times = {QUESTION: GONE}, {QUESTION: 1}
-        lab = opened(generator=generator(server, timeout=20.0, max_retries=1))
-        assert ask(QUESTION, lab=lab)["status"] == "ok"
+        system = opened(generator=generator(server, timeout=20.0, max_retries=1))
+        assert ask(QUESTION, system=system)["status"] == "ok"
         assert server.questions == [QUESTION, QUESTION]
 
     @pytest.mark.parametrize("error", [TimeoutError("late"), ConnectionRefusedError("no")], ids=repr)
-    def test_a_generator_of_ones_own_that_fails(self, opened: Callable[..., Lab], error: Exception) -> None:
+    def test_a_generator_of_ones_own_that_fails(self, opened: Callable[..., System], error: Exception) -> None:
         """Its timeouts and broken connections count as failures of a model, and so does what it raises as such."""
         with pytest.raises(ModelUnavailableError, match="mine raised"):
-            ask(QUESTION, lab=opened(generator=Mine(0.9, error)))
+            ask(QUESTION, system=opened(generator=Mine(0.9, error)))
         stated = ModelUnavailableError("the model is being loaded; ask again.")
-        response = ask(QUESTION, lab=opened(generator=Mine(0.9, stated)), on_error="refuse")
+        response = ask(QUESTION, system=opened(generator=Mine(0.9, stated)), on_error="refuse")
         assert response["error"] == "the model is being loaded; ask again."
 
-    def test_a_model_that_declines_refuses(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
+    def test_a_model_that_declines_refuses(self, opened: Callable[..., System], server: LlamaServer) -> None:
         """INSUFFICIENT is what the model says of the passages, and no failure."""
         server.failing = {QUESTION: completion("INSUFFICIENT")}
-        response = ask(QUESTION, lab=opened())
+        response = ask(QUESTION, system=opened())
         assert (response["status"], response["error"]) == ("refuse", None)
         assert "do not answer the question" in response["refusal_reason"]
 
-    def test_the_log_counts_it_apart(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
+    def test_the_log_counts_it_apart(self, opened: Callable[..., System], server: LlamaServer) -> None:
         """It is in no rate, no sample and no daily count of refusals, and adds up."""
         brief = generator(server, timeout=1.0)
-        lab = opened({"generation": {"min_generation_confidence": 0.99}}, on_error="refuse", generator=brief)
+        system = opened({"generation": {"min_generation_confidence": 0.99}}, on_error="refuse", generator=brief)
         now = datetime(2026, 11, 2, 9, tzinfo=UTC)
-        ask("Is a courtesy car provided?", lab=lab, request_id="refused", now=now)
+        ask("Is a courtesy car provided?", system=system, request_id="refused", now=now)
         server.failing = {QUESTION: SILENCE}
-        ask(QUESTION, lab=lab, request_id="failed", now=now)
-        log = lab.audit
+        ask(QUESTION, system=system, request_id="failed", now=now)
+        log = system.audit
         assert log is not None
         table = live_rates(log)
         assert set(table["requests"]) == {1}
         assert set(table["errors"]) == {1}
         assert days(log).loc[0, ["requests", "ok", "refuse", "errors"]].tolist() == [2, 0, 1, 1]
         assert draw_sample(log, 9, seed=0)["request_id"].tolist() == ["refused"]
-        said = raglab.explain("failed", lab=lab)
+        said = raglab.explain("failed", system=system)
         assert not said.differences
         assert "did not answer within 1 s" in str(said)
         assert not log.verify().findings
 
-    def test_a_graph_raises(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
+    def test_a_graph_raises(self, opened: Callable[..., System], server: LlamaServer) -> None:
         """As `ask` does, both for a failure and for a confidence that lacks."""
         pytest.importorskip("langgraph")
-        graph = raglab.build_graph(opened(on_error="refuse", generator=generator(server, timeout=1.0)))
+        graph = raglab.live.build_graph(opened(on_error="refuse", generator=generator(server, timeout=1.0)))
         server.failing = {QUESTION: SILENCE}
         with pytest.raises(ModelUnavailableError, match="timeout"):
             graph.invoke({"question": QUESTION})
         server.failing, server.logprobs = {}, False
         with pytest.raises(ValueError, match="the gate generation needs"):
-            raglab.build_graph(opened()).invoke({"question": QUESTION})
+            raglab.live.build_graph(opened()).invoke({"question": QUESTION})
 
     @pytest.mark.slow
     def test_the_command_line(
@@ -825,16 +829,18 @@ class TestCalibration:
         chosen = Policy.from_mapping(policy(generation={"enabled": False}).model_dump())
         made = record_answers(world(), chosen, generator(server), Weighed())
         with pytest.raises(ValueError, match=r"got 0 of 6 recorded answers with one: tiny@.*generation\.enabled"):
-            raglab.calibrate_answers(made, chosen)
+            raglab.lab.calibrate_answers(made, chosen)
         with pytest.raises(ValueError, match=r"got 0 of 6 recorded answers with one: fixed"):
-            raglab.calibrate_answers(record_answers(world(), chosen, Fixed(confidence=float("nan")), Weighed()), chosen)
+            raglab.lab.calibrate_answers(
+                record_answers(world(), chosen, Fixed(confidence=float("nan")), Weighed()), chosen
+            )
 
     def test_all_answers_are_missing(self, server: LlamaServer) -> None:
         """There are none to fit on."""
         server.failing = {f"question {number}": GONE for number in range(6)}
         made, _ = recorded(world(), server)
         with pytest.raises(ValueError, match="got 0 of 0 recorded answers with one: no answer with a text"):
-            raglab.calibrate_answers(made, Policy.from_mapping(policy().model_dump()))
+            raglab.lab.calibrate_answers(made, Policy.from_mapping(policy().model_dump()))
 
 
 class TestForms:
@@ -861,19 +867,19 @@ class TestLearners:
     """A request that fails teaches nothing."""
 
     def test_a_bandit_gets_no_reward(
-        self, opened: Callable[..., Lab], server: LlamaServer, monkeypatch: pytest.MonkeyPatch
+        self, opened: Callable[..., System], server: LlamaServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The choice stays without one, whether the failure raises or is answered."""
         from raglab.store.log_tables import CHOICES, REWARDS
 
         monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "1")
-        lab = opened()
-        assert lab.online is not None
+        system = opened()
+        assert system.online is not None
         server.failing = {QUESTION: GONE}
         with pytest.raises(ModelUnavailableError):
-            ask(QUESTION, lab=lab, request_id="raised")
-        assert ask(QUESTION, lab=lab, request_id="refused", on_error="refuse")["error"] is not None
-        ask("Is a courtesy car provided?", lab=lab, request_id="answered")
-        with lab.online.log.reading() as log:
+            ask(QUESTION, system=system, request_id="raised")
+        assert ask(QUESTION, system=system, request_id="refused", on_error="refuse")["error"] is not None
+        ask("Is a courtesy car provided?", system=system, request_id="answered")
+        with system.online.log.reading() as log:
             assert [row["request_id"] for row in log.rows(CHOICES)] == ["raised", "refused", "answered"]
             assert [row["request_id"] for row in log.rows(REWARDS)] == ["answered"]

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from model_hub import Hub, running, use
 from raglab import model_files
 from raglab.cli import app
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.model_files import NO_PROMPTS, Prompts, check_weights, find_model, pinned_name, read_prompts
 from raglab.models import identifier_of, load_cross_encoder, load_encoder, load_nli
@@ -311,15 +311,15 @@ class TestSystem:
         hub.put(NAME, content(encoder_folder, README__md=b"moved"))
         moved = pinned_name(NAME, download=True)
         before = len(hub.requests)
-        lab = Lab.open(tmp_path / "index", audit=False, cache=False)
-        assert lab.retriever.encoder.name.split("+")[0] == f"{NAME}@{first}"
+        system = System.open(tmp_path / "index", audit=False, cache=False)
+        assert system.retriever.encoder.name.split("+")[0] == f"{NAME}@{first}"
         assert len(hub.requests) == before
         cases = [Case("a", "what does the policy cover", "ok")]
         kinds = [{"encoder": name, "cache": None} for name in (f"{NAME}@{first}", NAME)]
         with pytest.warns(UserWarning, match="1 of 2 chunks"):
             old, new = (build_trace(corpus, cases, fetch_k=2, rerank_k=2, **kind) for kind in kinds)
         assert old.fingerprint != new.fingerprint
-        assert old.meta["parameters"]["encoder"] == lab.retriever.encoder.name
+        assert old.meta["parameters"]["encoder"] == system.retriever.encoder.name
         assert new.meta["parameters"]["encoder"].split("+")[0] == moved
 
     def test_from_a_shell(self, hub: Hub, encoder_folder: Path, tmp_path: Path) -> None:

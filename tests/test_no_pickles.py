@@ -19,7 +19,7 @@ from raglab.lab.study import tune
 from raglab.lab.study_journal import STUDY_FILE
 from raglab.lab.tracking import track_run
 from raglab.live.ask import ask
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.store.files import InputError
@@ -147,11 +147,11 @@ def test_an_index(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch)
     policy = Policy.from_mapping(FREE | {"strategy": {"arm": "bandit"}})
 
     def answer() -> object:
-        lab = Lab.open(tmp_path / "i", policy=policy, generator=Fixed())
+        system = System.open(tmp_path / "i", policy=policy, generator=Fixed())
         try:
-            return ask("What is the motor excess?", lab=lab)["answer"]
+            return ask("What is the motor excess?", system=system)["answer"]
         finally:
-            for one in (lab.audit, lab.caches, lab.online.log if lab.online is not None else None):
+            for one in (system.audit, system.caches, system.online.log if system.online is not None else None):
                 if one is not None:
                     one.close()
 
@@ -171,7 +171,7 @@ def test_the_users_cache(tmp_path: Path, marker: Path, monkeypatch: pytest.Monke
     build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
 
     def build() -> object:
-        Lab.open(tmp_path / "i", generator=Fixed(), audit=False)
+        System.open(tmp_path / "i", generator=Fixed(), audit=False)
         return build_trace(CORPUS, CASES[:2], **SMALL).fingerprint
 
     wanted = build()

@@ -71,7 +71,7 @@ class TestScoring:
 
     def test_only_the_document_that_is_meant_is_right(self, world: dict[str, Any]) -> None:
         """An answer from the install page of the other library is not correct."""
-        policy = raglab.always_answer(raglab.Policy.load())
+        policy = raglab.lab.always_answer(raglab.Policy.load())
         frame = raglab.decide(world["trace"], policy).frame().set_index("query")
         for case in world["cases"]:
             if case.expect_status != "ok":
@@ -82,9 +82,9 @@ class TestScoring:
 
     def test_recorded_answers_count(self, world: dict[str, Any]) -> None:
         """The answered cases that are correct are those whose recorded answer is right, and the basis is stated."""
-        policy = raglab.always_answer(raglab.Policy.load())
+        policy = raglab.lab.always_answer(raglab.Policy.load())
         decisions = raglab.decide(world["recorded"], policy)
-        outcomes = raglab.answer_outcomes(world["recorded"], policy)
+        outcomes = raglab.lab.answer_outcomes(world["recorded"], policy)
         answered_right = decisions.frame().query("status == 'ok'")["correct"].sum()
         assert answered_right == outcomes["right"].sum()
         by_sources = raglab.decide(world["trace"], policy).frame()["correct"].sum()
@@ -93,7 +93,7 @@ class TestScoring:
 
     def test_answers_of_one_policy_stay_when_another_is_recorded(self, world: dict[str, Any]) -> None:
         """Two policies with other sets of hits are both judged on all their answers."""
-        two, three = (raglab.always_answer(raglab.Policy.load()).replace("chosen.final_k", k) for k in (2, 3))
+        two, three = (raglab.lab.always_answer(raglab.Policy.load()).replace("chosen.final_k", k) for k in (2, 3))
         trace = raglab.record_answers(world["trace"], two, decided_only=True)
         trace = raglab.record_answers(trace, three, decided_only=True)
         assert [raglab.decide(trace, policy).missing_answers.k for policy in (two, three)] == [0, 0]
@@ -133,14 +133,14 @@ class TestStudy:
 @pytest.mark.slow
 def test_live_decides_as_the_replay(world: dict[str, Any]) -> None:
     """Every question, code blocks included: the status of `ask` is that of the replay, and none falls to hygiene."""
-    policy = raglab.always_answer(raglab.Policy.load())
+    policy = raglab.lab.always_answer(raglab.Policy.load())
     folder = world["out"] / "index"
     raglab.build_index(world["corpus"], folder, arms=world["recorded"].arms)
-    lab = raglab.Lab.open(folder, policy=policy, arm="hybrid", cache=False, audit=False)
+    system = raglab.System.open(folder, policy=policy, arm="hybrid", cache=False, audit=False)
     decisions = raglab.decide(world["recorded"], policy)
     answers = []
     for case, code in zip(world["cases"], decisions.status.tolist(), strict=True):
-        response = raglab.ask(case.query, lab=lab)
+        response = raglab.ask(case.query, system=system)
         assert response["status"] == Status(code).name, case.query
         if case.expect_status == "ok" and response["status"] == "refuse":
             assert "nothing is left" not in response["refusal_reason"]

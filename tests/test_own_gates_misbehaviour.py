@@ -20,7 +20,7 @@ from raglab import own_gates
 from raglab.decision.measurement import measured_tables
 from raglab.lab.study import tune
 from raglab.live.ask import ask as live_ask
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.own_gates import register_gate
 from raglab.policy import PolicyData
 from raglab.replay import case_cells, decide, flips, shard_codes, steps, sweep
@@ -428,21 +428,21 @@ class TestLive:
     """A question asked live goes through the same gates."""
 
     @pytest.fixture
-    def opened(self, tmp_path: Path, encoder: WordEncoder) -> Lab:  # noqa: F811 - the fixture
+    def opened(self, tmp_path: Path, encoder: WordEncoder) -> System:  # noqa: F811 - the fixture
         """Return a system over the small corpus."""
         del encoder
         build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
         stated = Policy.from_mapping(OPEN)
-        return Lab.open(tmp_path / "index", policy=stated, cache=False, generator=Fixed())
+        return System.open(tmp_path / "index", policy=stated, cache=False, generator=Fixed())
 
-    def test_each_error_names_the_gate(self, opened: Lab) -> None:
+    def test_each_error_names_the_gate(self, opened: System) -> None:
         """And the system answers as before under its own policy."""
         question = "What is the motor excess?"
-        before = live_ask(question, lab=opened, request_id="r")
+        before = live_ask(question, system=opened, request_id="r")
         for kind in ("assigns", "sets the flag", "raises", "returns nothing", "returns booleans"):
             register(KINDS[kind].gate)
             gated = opened.replace(Policy.from_mapping(OPEN | {"gates": {"odd": {}}}))
             with pytest.raises(ValueError, match=rf"(?s)gate odd must return headroom.*{KINDS[kind].says}"):
-                live_ask(question, lab=gated, request_id="r")
-            after = live_ask(question, lab=opened, request_id="r")
+                live_ask(question, system=gated, request_id="r")
+            after = live_ask(question, system=opened, request_id="r")
             assert dict(after) == dict(before)

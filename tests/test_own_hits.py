@@ -50,11 +50,11 @@ class TestStart:
     def test_the_starting_policy_answers_and_gates_the_score(self, frame: pd.DataFrame) -> None:
         """Nothing is refused; the bound of the gate is one that a study moves."""
         trace = raglab.trace_from_frame(frame)
-        start = raglab.starting_policy(trace)
-        assert start.policy_id == raglab.always_answer(PUBLISHED).replace("signals.top1_cosine.min", -1.0).policy_id
+        start = raglab.lab.starting_policy(trace)
+        assert start.policy_id == raglab.lab.always_answer(PUBLISHED).replace("signals.top1_cosine.min", -1.0).policy_id
         decided = _silent(raglab.decide, trace, start).frame()
         assert (decided["decided_by"] == "answered").all()
-        assert "signals.top1_cosine.min" in raglab.full_space(trace, start)
+        assert "signals.top1_cosine.min" in raglab.lab.full_space(trace, start)
 
     def test_a_study_starts_there(self, frame: pd.DataFrame) -> None:
         """It warns of nothing, answers, and a note names the gate; of a stated cosine it starts as published."""
@@ -76,7 +76,7 @@ class TestStart:
         }
         with pytest.warns(UserWarning, match="gates l2, density, gap, similarity, confidence are off"):
             trace = raglab.trace_from_frame(bm25, score=None, signals=declared)
-        start = raglab.starting_policy(trace)
+        start = raglab.lab.starting_policy(trace)
         assert start.signals["bm25"].min == trace.signal("bm25").min()
         assert start.signals["spread"].max == trace.signal("spread").max()
         assert start.signals["bm25"].max is None
@@ -84,13 +84,13 @@ class TestStart:
 
     def test_where_a_scale_is_stated_it_is_the_published_policy(self, frame: pd.DataFrame) -> None:
         """Of cosines, and of a reranker's probabilities without distances."""
-        by_cosine = raglab.starting_policy(raglab.trace_from_frame(frame, score="cosine"))
+        by_cosine = raglab.lab.starting_policy(raglab.trace_from_frame(frame, score="cosine"))
         assert by_cosine == PUBLISHED.replace("confidence.enabled", False), "nobody scored what confidence is made of"
         scored = raglab.trace_from_frame(frame.assign(s_hybrid=0.5), score="cosine")
-        assert raglab.starting_policy(scored) == PUBLISHED
+        assert raglab.lab.starting_policy(scored) == PUBLISHED
         with pytest.warns(UserWarning, match="gates l2, density, gap, similarity are off"):
             probable = raglab.trace_from_frame(frame, score="probability")
-        assert raglab.starting_policy(probable) == PUBLISHED
+        assert raglab.lab.starting_policy(probable) == PUBLISHED
 
     def test_the_command_line_starts_there_too(self, frame: pd.DataFrame, tmp_path: Path) -> None:
         """`decide` without a policy says which one it takes; with the published one it warns."""
@@ -147,7 +147,7 @@ class TestWarning:
     def test_what_is_meant_to_refuse_or_no_gate_is_silent(self) -> None:
         """Always-refuse, a decision by expected cost, cases without hits, labels of refusal, and a sweep."""
         far = trace_of(*[(ask(), [[Hit(1.5)]])] * 12)
-        _silent(raglab.decide, far, raglab.always_refuse(Policy.load()))
+        _silent(raglab.decide, far, raglab.lab.always_refuse(Policy.load()))
         _silent(raglab.decide, far, by_cost(policy(), (0.0, 0.0, 9.0, 0.0)))
         _silent(raglab.decide, trace_of(*[(ask(), [[]])] * 12), policy())
         _silent(raglab.decide, trace_of(*[(ask(expect_status="refuse"), [[Hit(1.5)]])] * 12), policy())

@@ -19,7 +19,7 @@ from raglab.audit.explanation import check_differences, decide_by_checks
 from raglab.decision.signal_values import trace_signals, used_signals
 from raglab.lab.certification import certify_best, grid
 from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.gate_fitting import fuse
+from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.report.page import write_report
 from raglab.lab.search_space import always_answer, full_space
 from raglab.lab.signal_audit import audit_signals
@@ -433,7 +433,7 @@ def test_a_fit_and_a_fusion_use_it(judged: Trace) -> None:
     fitted = fit_decision(judged, Policy.load())
     assert fitted.decision.model is not None
     assert any(fitted.decision.model.parts["judge"].weights)
-    fused = fuse(judged, Policy.load()).policy
+    fused = fit_fused_gate(judged, Policy.load()).policy
     assert "judge" in fused.fused.parts
     bare = replace(judged, columns={})
     for one in (fitted, fused):

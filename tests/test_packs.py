@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import raglab
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.packs import GENERIC, Pack, nested_repeat, pack_of
 from raglab.policy import PolicyData, check_pack
@@ -213,12 +213,12 @@ class TestAnotherPack:
             policy=one,
             **SMALL,
         )
-        lab = Lab.open(tmp_path / "i", policy=one, cache=False)
-        assert lab.pack.digest == one.pack_hash
+        system = System.open(tmp_path / "i", policy=one, cache=False)
+        assert system.pack.digest == one.pack_hash
         with pytest.raises(ValueError, match=rf"index .* {one.pack_hash}, got {INSURANCE.digest}; put that pack back"):
-            Lab.open(tmp_path / "i", policy=BROKER / "policy.yaml")
+            System.open(tmp_path / "i", policy=BROKER / "policy.yaml")
         with pytest.raises(ValueError, match="open it again under that policy"):
-            lab.replace(Policy.load(BROKER / "policy.yaml"))
+            system.replace(Policy.load(BROKER / "policy.yaml"))
 
 
 # Words of the insurance pack that the package says of itself, of statistics or of anything; each with its reason.

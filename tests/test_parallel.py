@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import raglab
-from raglab.parallel import processors, run_each, workers
+from raglab.parallel import parallel_workers, processors, run_each
 
 
 def slow_product(item: int, factor: int) -> int:
@@ -48,14 +48,14 @@ def failing(item: int) -> int:
 def test_results_come_in_the_order_of_the_items() -> None:
     """By head: five products, whatever is done first."""
     for n in (1, 2, 4):
-        with workers("threads", n=n):
+        with parallel_workers("threads", n=n):
             assert list(run_each(slow_product, range(5), 3, what="multiply")) == [0, 3, 6, 9, 12]
     assert list(run_each(slow_product, iter(range(5)), 3, what="multiply")) == [0, 3, 6, 9, 12]
 
 
 def test_an_error_of_an_item_is_the_error_of_the_loop() -> None:
     """Its rule, value and remedy come through, and those before it."""
-    with workers("threads", n=2):
+    with parallel_workers("threads", n=2):
         done: Iterator[int] = run_each(failing, range(9), what="try")
         assert [next(done), next(done)] == [0, 1]
         with pytest.raises(ValueError, match=r"item must not be 2, got 2; leave it out\."):
@@ -64,11 +64,11 @@ def test_an_error_of_an_item_is_the_error_of_the_loop() -> None:
 
 def test_the_workers_are_those_of_the_block() -> None:
     """Nested, the inner ones; behind the block none again; one a processor where no number is given."""
-    with workers() as outer:
+    with parallel_workers() as outer:
         assert outer.n == processors()
-        with raglab.workers("joblib", n=3) as inner:
+        with raglab.lab.parallel_workers("joblib", n=3) as inner:
             assert repr(inner) == "Workers(joblib, 3)"
-    assert callable(raglab.workers)
+    assert callable(raglab.lab.parallel_workers)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_workers_are_those_of_the_block() -> None:
 )
 def test_workers_that_are_none(kind: Any, n: Any, rule: str) -> None:
     """Another kind or number is told before anything runs."""
-    with pytest.raises(ValueError, match=rule), workers(kind, n=n):
+    with pytest.raises(ValueError, match=rule), parallel_workers(kind, n=n):
         pass
 
 
@@ -92,7 +92,7 @@ def test_a_block_of_a_killed_process_is_done_again(tmp_path: Path) -> None:
     """Once, with every result in its place; a process that is killed at each try is told."""
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    with workers("joblib", n=2):
+    with parallel_workers("joblib", n=2):
         done = list(run_each(killed_once, range(12), str(tmp_path), 7, what="square"))
         assert done == [item * item for item in range(12)]
         assert (tmp_path / "killed").exists()

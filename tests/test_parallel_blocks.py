@@ -117,7 +117,7 @@ def test_threads_play_and_resample_as_one() -> None:
     """1, 2 and 4 threads give the bits of no workers."""
     expected = played(), resampled()
     for n in (1, 2, 4):
-        with raglab.workers("threads", n=n):
+        with raglab.lab.parallel_workers("threads", n=n):
             assert (played(), resampled()) == expected
 
 
@@ -125,7 +125,7 @@ def test_threads_play_and_resample_as_one() -> None:
 def test_processes_play_and_resample_as_one() -> None:
     """So do 2 processes of joblib."""
     expected = played(), resampled()
-    with raglab.workers("joblib", n=2):
+    with raglab.lab.parallel_workers("joblib", n=2):
         assert (played(), resampled()) == expected
 
 
@@ -141,7 +141,7 @@ def test_a_worker_that_is_killed_in_a_simulation(tmp_path: Path) -> None:
     with (
         distributed.LocalCluster(**options, local_directory=str(tmp_path / "dask")) as cluster,
         distributed.Client(cluster) as client,
-        raglab.workers(client),
+        raglab.lab.parallel_workers(client),
     ):
         found = run(Bandit("thompson_beta", epsilon=killing), world, **sizes)
         assert (tmp_path / "killed").exists()

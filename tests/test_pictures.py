@@ -271,16 +271,16 @@ def test_a_question_finds_a_picture(corpus: Corpus, clip: Path, tmp_path: Path) 
 def test_an_index_answers_from_a_picture(corpus: Corpus, clip: Path, tmp_path: Path) -> None:
     """The pictures are not needed once they are indexed; sources name them; without words the answer is refused."""
     raglab.build_index(corpus, tmp_path / "index", arms=("hybrid",), encoder=str(clip), cache=None)
-    lab = raglab.Lab.open(tmp_path / "index", audit=False)
-    answer = raglab.ask("red", lab=lab)
+    system = raglab.System.open(tmp_path / "index", audit=False)
+    answer = raglab.ask("red", system=system)
     assert (answer["status"], answer["sources"][0]) == ("ok", "0.png#n/a")
     assert "red door" in answer["answer"]
-    wordless = raglab.ask("green", lab=lab)
+    wordless = raglab.ask("green", system=system)
     assert wordless["refused"]
     assert "content word" in wordless["refusal_reason"]
     (tmp_path / "index" / "embeddings.sqlite").unlink()
     with pytest.raises(InputError, match="from the folder of its pictures"):
-        raglab.Lab.open(tmp_path / "index", audit=False)
+        raglab.System.open(tmp_path / "index", audit=False)
 
 
 def test_an_encoder_of_texts_finds_pictures_by_their_words(corpus: Corpus, tmp_path: Path) -> None:

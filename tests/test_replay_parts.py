@@ -18,7 +18,7 @@ from raglab.breakpoints import SWEPT, Moves, sum_moves
 from raglab.gates import Threshold
 from raglab.live.answer_recording import record_answers
 from raglab.metrics import RATES
-from raglab.parallel import workers
+from raglab.parallel import parallel_workers
 from raglab.policy import PolicyData
 from raglab.replay import decide, decide_policies, flips, steps, sweep, tally
 from raglab.store.traces import Trace
@@ -213,7 +213,7 @@ class TestDecisions:
         whole = one.frame(reasons=True)
         same(two.frame(reasons=True), whole)
         assert two.frame().dtypes.to_dict() == one.frame().dtypes.to_dict()
-        with workers("threads", 2):
+        with parallel_workers("threads", 2):
             same(decide(parts, policies[0]).frame(reasons=True), whole)
 
     def test_changed_cases(self, seed: int, size: int) -> None:

@@ -24,7 +24,7 @@ from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.gate_fitting import fuse
+from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.report import blocks, rendering
 from raglab.lab.report import first_screen as first
 from raglab.lab.report import page as report_page
@@ -46,7 +46,7 @@ from raglab.lab.report.verdicts import (
 )
 from raglab.lab.search_space import always_answer, always_refuse
 from raglab.lab.signal_audit import CONSTANT
-from raglab.lab.slices import ranking, slices
+from raglab.lab.slice_rates import ranking, slices
 from raglab.rules import rule_sentences
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace as StoredTrace
@@ -1186,7 +1186,7 @@ def test_signals_are_ranked_with_intervals() -> None:
 def test_the_fused_gate_has_its_line() -> None:
     """A policy with a fused model shows its curve and its row beside the single signals."""
     trace = wide_trace(200, "report", seed=5)
-    fused = fuse(trace, Policy.load()).policy
+    fused = fit_fused_gate(trace, Policy.load()).policy
     here = whole(trace, fused)
     picture, _, table = *parts.risk_coverage_section(here), *parts.signals_section(here)
     assert isinstance(picture, blocks.Picture)

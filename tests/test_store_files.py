@@ -588,7 +588,7 @@ def test_there_is_one_door_to_write_by() -> None:
     [
         ("open(p, 'w')", 1), ("open(p)", 0), ("p.open('ab')", 1), ("p.open('rb')", 0), ("p.open(mode='r+')", 1),
         ("t.to_csv(p)", 1), ("with replacing(p) as q:\n    t.to_csv(q)", 0), ("p.write_text(x)", 1),
-        ("write_text(x, p)", 0), ("q.replace(p)", 1), ("s.replace('a', 'b')", 0), ("Lab.open(folder)", 0),
+        ("write_text(x, p)", 0), ("q.replace(p)", 1), ("s.replace('a', 'b')", 0), ("System.open(folder)", 0),
     ],
 )  # fmt: skip
 def test_the_search_for_other_doors_finds_them(tmp_path: Path, text: str, count: int) -> None:

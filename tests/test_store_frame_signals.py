@@ -18,7 +18,7 @@ from raglab.decision.measurement import measured_tables
 from raglab.lab.certification import certify_policy, declared_family
 from raglab.lab.gate_fitting import answer_outcomes
 from raglab.lab.signal_audit import audit_signals
-from raglab.lab.slices import slices
+from raglab.lab.slice_rates import slices
 from raglab.lab.study import tune
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.cells import MAX_ROWS
@@ -184,7 +184,7 @@ class TestWithoutLabels:
             lambda trace: slices(decide(trace, HALF)),
             lambda trace: answer_outcomes(Trace(**{**_fields(trace), "answers": NO_ANSWERS}), HALF),
             raglab.fit_decision,
-            raglab.fuse,
+            raglab.fit_fused_gate,
         ],
     )
     def test_nothing_counts_them(self, count: Callable[[Trace], Any]) -> None:

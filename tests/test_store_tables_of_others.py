@@ -251,7 +251,7 @@ def test_cases_without_sources_are_counted_in_every_headline() -> None:
     sentence = "2 of 3 cases are scored by status alone"
     decisions = raglab.decide(trace, POLICY)
     assert sentence in repr(decisions)
-    assert sentence in raglab.slices(decisions).attrs["headline"]
+    assert sentence in raglab.lab.slices(decisions).attrs["headline"]
     assert sentence in heard(raglab.sweep, trace, [POLICY])[0].attrs["headline"]
     rows = [(f"q{n}", f"query {n}", "a", 0.1 + n / 100, "ok" if n % 3 else "refuse") for n in range(90)]
     audit, _ = heard(raglab.audit_signals, raglab.trace_from_frame(pd.DataFrame(rows, columns=HITS.columns)), repeats=0)

@@ -180,7 +180,7 @@ def test_a_toy_metric_stands_in_a_sweep(engine: str, monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(frame["deferral_rate"], frame["deferral_rate_k"] / 60)
         low, high = metrics.clopper_pearson(frame["deferral_rate_k"], frame["deferral_rate_n"])
         np.testing.assert_array_equal(frame[["deferral_rate_low", "deferral_rate_high"]], np.stack([low, high], axis=1))
-        assert raglab.slices(raglab.decide(trace, policies[1]), rate="deferral_rate")["n"].gt(0).all()
+        assert raglab.lab.slices(raglab.decide(trace, policies[1]), rate="deferral_rate")["n"].gt(0).all()
         assert list(before) == [name for name in frame if not name.startswith("deferral_rate")]
     assert list(raglab.sweep(trace, policies, engine=engine)) == list(before)
 

@@ -19,7 +19,7 @@ from raglab.extension_points import MissingExtensionError
 from raglab.live.ask import ask, reply
 from raglab.live.logged_requests import explain
 from raglab.live.signal_families import DocumentReader, with_document_signals
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.packs import GENERIC
 from raglab.policy import PolicyData
@@ -53,49 +53,49 @@ def test_it_answers_asks_back_refuses_logs_and_explains(index: Path) -> None:
     """The three outcomes, each logged under its request and rebuilt from the log."""
     outcomes = {"ok": OPEN, "ambiguous": CLOSE, "refuse": OPEN | {"patterns": {"deny": ["excess"]}}}
     for status, stated in outcomes.items():
-        lab = Lab.open(index, policy=Policy.from_mapping(stated), generator=Fixed(), cache=False)
-        response = ask("What is the motor excess?", lab=lab, request_id=status, session="ann", now=START)
+        system = System.open(index, policy=Policy.from_mapping(stated), generator=Fixed(), cache=False)
+        response = ask("What is the motor excess?", system=system, request_id=status, session="ann", now=START)
         assert (response["status"], response["clarification"]) == (status, None)
         assert (len(response["options"]) > 1) == (status == "ambiguous")
-        explanation = explain(status, lab=lab)
+        explanation = explain(status, system=system)
         assert explanation.rebuilt, explanation.differences
         assert explanation.damage == ()
-        assert lab.audit is not None
-        assert lab.audit.verify().intact
-        lab.audit.close()
+        assert system.audit is not None
+        assert system.audit.verify().intact
+        system.audit.close()
 
 
 def test_a_choice_among_options_is_answered(index: Path) -> None:
     """By the option's own hits."""
-    lab = Lab.open(index, policy=Policy.from_mapping(CLOSE), generator=Fixed(), cache=False)
-    assert ask("What is the motor excess?", lab=lab, selected_option=1)["status"] == "ok"
+    system = System.open(index, policy=Policy.from_mapping(CLOSE), generator=Fixed(), cache=False)
+    assert ask("What is the motor excess?", system=system, selected_option=1)["status"] == "ok"
 
 
 def test_clarify_says_what_is_missing(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a model is loaded; as an argument, in the environment, and for a reply."""
     with pytest.raises(MissingExtensionError, match=f"clarify=True {ROOM}"):
-        Lab.open(index, clarify=True)
+        System.open(index, clarify=True)
     with pytest.raises(MissingExtensionError, match=f"clarify=True {ROOM}"):
-        reply("r1", "yes", lab=index)
+        reply("r1", "yes", system=index)
     written = {"--clarify": ["ask", str(index), "Who?", "--clarify"], "raglab reply": ["reply", str(index), "r1", "y"]}
     for what, command in written.items():
         assert f"raglab: {what} {ROOM}" in CliRunner().invoke(app, command).output
-    lab = Lab.open(index, generator=Fixed(), cache=False)
+    system = System.open(index, generator=Fixed(), cache=False)
     with pytest.raises(ValueError, match="a reply needs what asked"):
-        reply("r1", "yes", lab=lab)
+        reply("r1", "yes", system=system)
     monkeypatch.setenv("RAGLAB_CLARIFY_ENABLED", "true")
     with pytest.raises(MissingExtensionError, match=f"clarify=True {ROOM}"):
-        Lab.open(index)
+        System.open(index)
 
 
 def test_a_signal_of_the_parser_says_what_is_missing(index: Path) -> None:
     """When a system is opened under a policy that uses it; a trace is built without it."""
     policy = Policy.from_mapping(OPEN | {"signals": {"gaps": {"max": 0}}})
     with pytest.raises(MissingExtensionError, match=f"the signal gaps {ROOM}"):
-        Lab.open(index, policy=policy, generator=Fixed())
-    lab = Lab.open(index, policy=Policy.from_mapping(OPEN), generator=Fixed(), cache=False)
+        System.open(index, policy=policy, generator=Fixed())
+    system = System.open(index, policy=Policy.from_mapping(OPEN), generator=Fixed(), cache=False)
     with pytest.raises(MissingExtensionError, match=f"the signal gaps {ROOM}"):
-        ask("What is the motor excess?", lab=lab.replace(policy))
+        ask("What is the motor excess?", system=system.replace(policy))
     trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
     assert not set(STORED) & set(trace.columns)
     for call in (lambda: decide(trace, policy), lambda: build_trace(CORPUS, CASES, policy=policy, cache=None, **SMALL)):

@@ -1,10 +1,10 @@
-"""A policy behind HTTP: FastAPI around `raglab.apply`, started on this machine, or measured.
+"""A policy behind HTTP: FastAPI around `raglab.decide_frame`, started on this machine, or measured.
 
     pip install --no-deps raglab-toolkit -r requirements-service.txt; pip install fastapi uvicorn
     python experiments/service/app.py [POLICY] [--port 8000] [--measure]
 
 POST /decide with {"hits": [{"query": …, "hit_id": …, "node_score": …}, …]} answers {"decisions": […]}, an object a
-question with the columns of `raglab.apply`. The score is a probability under the name node_score, as `SIGNALS` says and
+question with the columns of `raglab.decide_frame`. The score is a probability under the name node_score, as `SIGNALS` says and
 policy.yaml gates it; a system with cosines has a column `score` instead.
 
 What a request may cost is bounded (`Limits`). Requests are parsed and decided by processes of their own, one request at
@@ -110,7 +110,7 @@ def decisions(policy: raglab.Policy, body: bytes) -> Answer:
         if wrong := broken_rule(hits):
             return refusal(422, wrong)
         frame = pd.DataFrame(hits, columns=[column for column in COLUMNS if any(column in hit for hit in hits)])
-        table = raglab.apply(policy, frame, score=None, signals=SIGNALS)
+        table = raglab.decide_frame(policy, frame, score=None, signals=SIGNALS)
         return answer(200, {"decisions": table.to_dict("records")})
     except (KeyError, TypeError, ValueError, OverflowError) as error:  # InputError is a ValueError
         return refusal(422, str(error))

@@ -22,7 +22,7 @@ def main() -> None:
 
     import raglab
 
-    apply = raglab.apply
+    apply = raglab.decide_frame
     imported = process_time() - start
     rows = [("the excess?", "a", 0.9), ("the excess?", "b", 0.6), ("Who won?", "b", 0.1)]
     frame = pd.DataFrame(rows, columns=["query", "hit_id", "score"])

@@ -95,9 +95,7 @@ def check_prompt(prompt: object) -> None:
       TypeError: with the remedy for a text.
     """
     if not isinstance(prompt, Prompt):
-        msg = (
-            f"prompt must be a Prompt, got {type(prompt).__name__}; write raglab.Prompt('mine', 1, 'the instructions')."
-        )
+        msg = f"prompt must be a Prompt, got {type(prompt).__name__}; write raglab.live.Prompt('mine', 1, 'the instructions')."
         raise TypeError(msg)
 
 

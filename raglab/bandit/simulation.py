@@ -320,7 +320,7 @@ def simulate(
 ) -> Simulation:
     """Cumulative expected regret of a policy on Bernoulli arms: the summed gaps of the arms it pulled.
 
-    Inside `raglab.workers` its blocks of 200 replications are played by the workers, to the same bits.
+    Inside `raglab.lab.parallel_workers` its blocks of 200 replications are played by the workers, to the same bits.
 
     Args:
       policy: one of `LEARNERS` that needs no context; its settings are those of `Bandit`.
@@ -422,7 +422,7 @@ def run(
         What it learns is reward before costs, and each arm's cost; value and regret are at the table's own price.
       engine: `numpy`, `numba` (the compiled twin, where there is one), or `auto`: numba where it pays.
       n_jobs: processes, as joblib counts them; the same bits for any number. 1 leaves the blocks to the workers of
-        `raglab.workers`, where there are any.
+        `raglab.lab.parallel_workers`, where there are any.
 
     Raises:
       ValueError: a world, a policy or sizes that break a rule; probability on an arm that is not available; a budget

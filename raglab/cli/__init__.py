@@ -65,7 +65,7 @@ from raglab.store.files import make_folder
 
 if TYPE_CHECKING:
     from raglab.decision.decisions import Decisions
-    from raglab.lab.slices import FusionWeights
+    from raglab.lab.slice_rates import FusionWeights
     from raglab.store.policies import Policy
     from raglab.store.traces import Trace
 
@@ -154,7 +154,7 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """Retrieve once for every question and store every measurement."""
-    from raglab.lab.slices import fusion_weights, ranking
+    from raglab.lab.slice_rates import fusion_weights, ranking
     from raglab.live.trace_building import build_trace
     from raglab.model_files import find_model
     from raglab.store.loaders import load_cases, load_corpus

@@ -181,13 +181,13 @@ def ask(
     """Answer a question from an index, refuse it, or ask back."""
     from raglab.live.ask import ask as asked
     from raglab.live.clarifier import clarifier_maker
-    from raglab.live.system import Lab
+    from raglab.live.system import System
 
     if clarify:
         clarifier_maker("--clarify")
     parts = _open_models(model, parser, base_url, nli)
-    system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
-    said = asked(question, lab=system, selected_option=select, documents=document, session=session)
+    system = System.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
+    said = asked(question, system=system, selected_option=select, documents=document, session=session)
     if as_json:
         say_json_text(said.json())
         return
@@ -219,12 +219,12 @@ def reply(
     """Reply to what `raglab ask` asked, or correct what it filled in by itself."""
     from raglab.live.ask import reply as replied
     from raglab.live.clarifier import clarifier_maker
-    from raglab.live.system import Lab
+    from raglab.live.system import System
 
     clarifier_maker("raglab reply")
     parts = _open_models(model, parser, base_url, nli)
-    system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
-    said = replied(request_id, answer, lab=system, question=question)
+    system = System.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
+    said = replied(request_id, answer, system=system, question=question)
     if as_json:
         say_json_text(said.json())
         return
@@ -298,7 +298,7 @@ def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _prompt_reply(said: Any, system: Any) -> Any:  # noqa: ANN401 - responses and a lab
+def _prompt_reply(said: Any, system: Any) -> Any:  # noqa: ANN401 - responses and a system
     """Response to what the user types; a reply that is refused is asked for again."""
     from raglab.live.ask import reply as replied
 
@@ -306,7 +306,7 @@ def _prompt_reply(said: Any, system: Any) -> Any:  # noqa: ANN401 - responses an
     while True:
         typed = typer.prompt("yes, no, or a value", default=None if proposed is None else "yes")
         try:
-            return replied(said["request_id"], typed, lab=system)
+            return replied(said["request_id"], typed, system=system)
         except ValueError as error:
             say(f"raglab: {one_line(str(error))}", err=True)
 

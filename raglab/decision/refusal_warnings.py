@@ -61,7 +61,7 @@ def refusal_text(decisions: CaseVerdicts) -> str:
         return f'{text}; see decisions.frame(reasons=True)["reason"].'
     stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
     text += f": {stated + ', ' if stated else ''}{bound.label} of these is {_range(decisions, gate, bound.measured)}; "
-    return f"{text}raglab.tune(trace) moves it, raglab.always_answer(policy) has no gate on."
+    return f"{text}raglab.tune(trace) moves it, raglab.lab.always_answer(policy) has no gate on."
 
 
 def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
@@ -71,7 +71,7 @@ def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
         return ""
     named = ", ".join(f"{name} {n:,}" for name, n in sorted(gates_only.items(), key=lambda item: (-item[1], item[0])))
     text = f"gates together refuse {sum(gates_only.values()):,} of {n_ok:,} cases labelled ok ({named})"
-    return f"{text}; raglab.tune(trace) moves them, raglab.always_answer(policy) has no gate on."
+    return f"{text}; raglab.tune(trace) moves them, raglab.lab.always_answer(policy) has no gate on."
 
 
 def warn_of_refusals(decisions: CaseVerdicts) -> None:

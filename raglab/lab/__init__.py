@@ -1,1 +1,1 @@
-"""Lab (shore): policies tuned and certified, gates fitted, rewards audited, studies tracked."""
+"""System (shore): policies tuned and certified, gates fitted, rewards audited, studies tracked."""

@@ -114,7 +114,7 @@ def shard_case_signals(trace: TraceData, policy: Policy, arm: str | None = None)
 
 
 @takes(trace="trace", policy="policy")
-def fuse(
+def fit_fused_gate(
     trace: TraceView,
     policy: Policy | None = None,
     *,
@@ -216,7 +216,7 @@ def compare_gates(
     import pandas as pd
 
     if policy.fused_model is None:
-        msg = "gates can be compared only with a fused one, got a policy without; fit one (raglab.fuse)."
+        msg = "gates can be compared only with a fused one, got a policy without; fit one (raglab.fit_fused_gate)."
         raise ValueError(msg)
     check_recorded(trace, policy, arm, "a comparison of gates")
     signals = case_signals(trace, policy, arm)
@@ -528,7 +528,7 @@ def _all_scores(trace: TraceView, policy: Policy, arm: str | None) -> Scores:
 
 
 @takes(policy="policy", source="trace", target="trace")
-def transfer(policy: Policy, source: TraceView, target: TraceView, *, arm: str | None = None) -> Transfer:
+def rescale_thresholds(policy: Policy, source: TraceView, target: TraceView, *, arm: str | None = None) -> Transfer:
     """Policy whose thresholds pass the same share of questions on the target as on the source.
 
     The calibrated cosine of rule S2.8 is not moved: fit it on the target with `calibrate_cosine`. Any certificate is
@@ -550,7 +550,7 @@ def transfer(policy: Policy, source: TraceView, target: TraceView, *, arm: str |
         msg = "source and target must hold the same questions, got others; retrieve the same cases with both embedders."
         raise ValueError(msg)
     if policy.fused.enabled:
-        msg = "a fused gate can not be moved, got one switched on; fit it on the target (raglab.fuse) or switch it off."
+        msg = "a fused gate can not be moved, got one switched on; fit it on the target (raglab.fit_fused_gate) or switch it off."
         raise ValueError(msg)
     rows, changes = [], list[Any]()
     here, there = (_all_scores(trace, policy, arm) for trace in (source, target))

@@ -112,7 +112,7 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
     for path, extent in space.items():
         swept = threshold_at(path)
         if swept is None and path not in SWITCHES:
-            msg = f"space must name thresholds or switches that a study tries, got {path!r}; see raglab.full_space."
+            msg = f"space must name thresholds or switches that a study tries, got {path!r}; see raglab.lab.full_space."
             raise ValueError(msg)
         if isinstance(extent, SearchRange):
             ranges[path] = extent
@@ -181,7 +181,7 @@ def starting_policy(trace: TraceView, arm: str | None = None) -> Policy:
 
     Source: rules S2.15, S6.8.
 
-    Example: `raglab.tune(trace, policy=raglab.starting_policy(trace).replace("chosen.final_k", 3))`
+    Example: `raglab.tune(trace, policy=raglab.lab.starting_policy(trace).replace("chosen.final_k", 3))`
     """
     published = Policy.load()
     if trace.meta.get("parameters", {}).get("score") == UNSTATED:

@@ -22,7 +22,7 @@ from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.live.online_bandit import LATER, ArmChoice, Features
 from raglab.live.requests import Request
 from raglab.live.response import Response
-from raglab.live.system import Key, Lab
+from raglab.live.system import Key, System
 from raglab.misuse import takes
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def default_arm(question: str, system: Lab) -> tuple[str, str]:
+def default_arm(question: str, system: System) -> tuple[str, str]:
     """The arm that answers a question, and why, without a bandit; where one is wanted, the router stands in for it.
 
     Source: rules S4.1, S4.7: the router is the source's own, simple → hybrid, complex → iterative, flagged → its arm.
@@ -86,7 +86,7 @@ def _question_intent(question: str, policy: PolicyData) -> tuple[Intent, gates.I
     return scores, gates.intent_margins(scores.graph, scores.table, scores.complexity, intent_thresholds(policy))
 
 
-def wants_bandit(system: Lab) -> bool:
+def wants_bandit(system: System) -> bool:
     """Whether a bandit chooses the arm: where it is wanted, and not switched off."""
     return (system.arm or system.policy.strategy.arm) == "bandit" and system.online is not None
 
@@ -358,7 +358,7 @@ def offer(
     return Offer(mask, features, {arm: why.get(arm, words) for arm in arms})
 
 
-def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request, system: Lab) -> ArmChoice:
+def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request, system: System) -> ArmChoice:
     """The arm and why; the probability is None where no bandit chose it.
 
     A user's choice among options is answered by the arm that offered them, and is no choice of the bandit's.
@@ -403,7 +403,7 @@ def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request
         return ArmChoice(*default_arm(text, system), None)
 
 
-def _cached_list_features(text: str, key: Key, system: Lab) -> Features:
+def _cached_list_features(text: str, key: Key, system: System) -> Features:
     """What the two lists say of a question; kept with its retrievals, so that one asked again is not embedded again."""
     name, caches = key._replace(arm="").digest("lists"), system.caches
     cached_features = (
@@ -420,7 +420,7 @@ def _cached_list_features(text: str, key: Key, system: Lab) -> Features:
     return features
 
 
-def record_outcome(response: Response, system: Lab) -> None:
+def record_outcome(response: Response, system: System) -> None:
     """Log the reward components of an answered request; if one cannot be measured, the choice gets no reward."""
     online, record = system.online, response.record
     if online is None or not record.measures or any(record.measures.get(name, 0.0) is None for name in COMPONENTS):
@@ -436,8 +436,8 @@ def record_outcome(response: Response, system: Lab) -> None:
         )
 
 
-@takes(request_id="text", lab="lab")
-def feedback(request_id: str, up: bool, *, lab: Lab) -> None:  # noqa: FBT001 - feedback is up or down
+@takes(request_id="text", system="lab")
+def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT001 - feedback is up or down
     """Thumb up or down for an answer, whenever it comes; of several the last counts (rule S4.3).
 
     Args:
@@ -446,7 +446,7 @@ def feedback(request_id: str, up: bool, *, lab: Lab) -> None:  # noqa: FBT001 - 
     Raises:
       ValueError: no bandit chose the arm of this request, or it is switched off.
     """
-    if lab.online is None:
+    if system.online is None:
         msg = "feedback goes to the bandit's log, and the bandit is switched off; unset RAGLAB_BANDIT_ENABLED."
         raise ValueError(msg)
-    lab.online.thumbs(request_id, up)
+    system.online.thumbs(request_id, up)

@@ -19,17 +19,17 @@ from raglab.live.model_failures import answer_or_refuse
 from raglab.live.pipeline import answer_request
 from raglab.live.requests import Request, check_request, language_of, moment_or_now
 from raglab.live.response import Response
-from raglab.live.system import Lab, OnError, check_on_error, normalise_question
+from raglab.live.system import OnError, System, check_on_error, normalise_question
 from raglab.misuse import takes
 from raglab.store.log_tables import check_id
 from raglab.text import NO_MATH, html_text
 
 
-@takes(lab="lab or path")
+@takes(system="lab or path")
 def ask(
     question: str,
     *,
-    lab: Lab | str | Path,
+    system: System | str | Path,
     selected_option: int | None = None,
     documents: Sequence[str] | None = None,
     request_id: str | None = None,
@@ -45,7 +45,7 @@ def ask(
     vague question leaves out, or fills it in with what it learned from earlier replies; see `reply`, and `buttons`.
 
     Args:
-      lab: the system; the folder of an index opens one under the published policy.
+      system: the system; the folder of an index opens one under the published policy.
       selected_option: which of the options the user chose, from 1, where the same question was ambiguous.
       documents: that the user named, `path` or `path#page`, or a file name that one document has: they scope the
         search and switch to tau_explicit.
@@ -72,7 +72,7 @@ def ask(
         request_id=request_id or None,
         session=session,
     )
-    system = _with_on_error((lab if isinstance(lab, Lab) else Lab.open(lab)).snapshot(), on_error)
+    system = _with_on_error((system if isinstance(system, System) else System.open(system)).snapshot(), on_error)
     text = normalise_question(question)
     request = Request(
         id=request_id or uuid4().hex,
@@ -92,16 +92,16 @@ def ask(
         return response
 
 
-def _with_on_error(system: Lab, on_error: OnError | None) -> Lab:
+def _with_on_error(system: System, on_error: OnError | None) -> System:
     return system if on_error is None else replace(system, on_error=check_on_error(on_error))
 
 
-@takes(lab="lab or path")
+@takes(system="lab or path")
 def reply(
     request_id: str,
     answer: str,
     *,
-    lab: Lab | str | Path,
+    system: System | str | Path,
     question: str | None = None,
     now: datetime | None = None,
     on_error: OnError | None = None,
@@ -128,10 +128,10 @@ def reply(
     check_id(request_id)
     if question is not None:
         check_request(question)
-    system = (lab if isinstance(lab, Lab) else Lab.open(lab, clarify=True)).snapshot()
+    system = (system if isinstance(system, System) else System.open(system, clarify=True)).snapshot()
     about: dict[str, Any] = {"question": question, "now": moment_or_now(now)}
     if system.audit is None or system.clarifier is None:
-        msg = "a reply needs what asked, which is switched off; open the lab with clarify=True."
+        msg = "a reply needs what asked, which is switched off; open the system with clarify=True."
         raise ValueError(msg)
     with one_deadline():
         response: Response = system.clarifier.reply(request_id, answer, _with_on_error(system, on_error), **about)
@@ -145,20 +145,20 @@ _WORDS = {
 _FRENCH = frozenset({"autre chose", "une autre page, par son numéro"})  # texts of the option `other`
 
 
-@takes(said="response", lab="lab")
-def buttons(said: Response, *, lab: Lab, then: Callable[[Response], object] | None = None) -> Any:  # noqa: ANN401 - a widget
+@takes(said="response", system="lab")
+def buttons(said: Response, *, system: System, then: Callable[[Response], object] | None = None) -> Any:  # noqa: ANN401 - a widget
     """A box with the question, a button each for yes, no and the other values, and a field for anything else.
 
     A click replies once: the buttons go and the answer stands in their place. Where the request is shown again, new
     buttons do. A reply that is refused is shown, and the buttons stay.
 
     Args:
-      said: a response whose `clarification` asks. lab: that gave it. then: called with the answer.
+      said: a response whose `clarification` asks. system: that gave it. then: called with the answer.
 
     Raises:
       ValueError: the response asks nothing.
 
-    Example: `raglab.buttons(raglab.ask("Who is the vendor?", lab=lab, documents=["a.md"]), lab=lab)`
+    Example: `raglab.buttons(raglab.ask("Who is the vendor?", system=system, documents=["a.md"]), system=system)`
     """
     question = said["clarification"]
     if question is None:
@@ -175,12 +175,12 @@ def buttons(said: Response, *, lab: Lab, then: Callable[[Response], object] | No
             return  # the second click of two, on buttons that are gone
         shown.clear_output()
         try:
-            final = reply(said["request_id"], text, lab=lab)
+            final = reply(said["request_id"], text, system=system)
         except ValueError as error:
             shown.append_stdout(f"{visible(str(error))}\n")
             return
         if final["clarification"] is not None:
-            box.children = buttons(final, lab=lab, then=then).children
+            box.children = buttons(final, system=system, then=then).children
             return
         box.children = (head, shown)
         shown.append_display_data(final)

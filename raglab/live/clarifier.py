@@ -181,7 +181,7 @@ class FieldReader(Protocol):
 class Clarifier(Protocol):
     """What answers for a system that clarifies: it asks once a request, and learns from the replies.
 
-    The system is the `Lab` that holds it, with an audit log.
+    The system is the `System` that holds it, with an audit log.
     """
 
     def ask(self, request: Request, system: Any) -> Any:  # noqa: ANN401

@@ -18,7 +18,7 @@ from raglab.live.arm_choice import default_arm
 from raglab.live.pipeline import case_trace, complete_response
 from raglab.live.requests import check_request, language_of
 from raglab.live.response import Response, ResponseRecord
-from raglab.live.system import Lab, normalise_question
+from raglab.live.system import System, normalise_question
 from raglab.misuse import takes
 from raglab.replay import decide
 from raglab.retrieval.arms import DepthHits, walk
@@ -73,7 +73,7 @@ class _PassageReader:
 class _Nodes:
     """The nodes over a system; each takes the state and gives what it changes."""
 
-    lab: Lab
+    system: System
     compressed: Callable[[str, Sequence[Chunk]], Compression]
 
     def retriever(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class _Nodes:
         question: Any = state.get("question")
         named = {name: state.get(name) for name in ("documents", "selected_option", "request_id")}
         check_request(question, **named | {"request_id": named["request_id"] or None})
-        arm, reason = default_arm(normalise_question(question), self.lab)
+        arm, reason = default_arm(normalise_question(question), self.system)
         further = self._walk(state, arm)
         depths = list(islice(further, 1))
         return {"arm": arm, "arm_reason": reason, "further": further} | _search_update(depths)
@@ -118,15 +118,15 @@ class _Nodes:
         rows = state["passages"]
         passages = [Chunk(**row | {name: tuple(row.get(name, ())) for name in ("entities", "section")}) for row in rows]
         left = (lambda _, __: passages) if selected is None else self._left  # the critic's, or those of the option
-        decisions = replace(decisions, language=language_of(text, self.lab.pack))
-        reading = replace(self.lab, generator=_PassageReader(self.lab.generator, left))
+        decisions = replace(decisions, language=language_of(text, self.system.pack))
+        reading = replace(self.system, generator=_PassageReader(self.system.generator, left))
         fields, _ = complete_response(decisions, text, selected, reading, ResponseRecord())
-        fields |= {"arm": state["arm"], "arm_reason": state["arm_reason"], "policy_id": self.lab.policy.policy_id}
+        fields |= {"arm": state["arm"], "arm_reason": state["arm_reason"], "policy_id": self.system.policy.policy_id}
         identity = {"request_id": state.get("request_id") or uuid4().hex}
         return {"response": dict(Response(fields | identity, ResponseRecord()))}
 
     def _walk(self, state: Mapping[str, Any], arm: str) -> Iterator[DepthHits]:
-        ready = self.lab.retriever
+        ready = self.system.retriever
         scope = ready.scope(state.get("documents") or ())
         return walk(ready.strategies[arm], ready.question(normalise_question(state["question"])), scope)
 
@@ -144,7 +144,7 @@ class _Nodes:
         case = Case("question", normalise_question(state["question"]), "ok", selected_sources=named)
         earlier: Decisions | None = state.get("decision")
         before = None if earlier is None else earlier.trace
-        return decide(case_trace(case, state["arm"], depths, self.lab, before), self.lab.policy)
+        return decide(case_trace(case, state["arm"], depths, self.system, before), self.system.policy)
 
     def _left(self, question: str, passages: Sequence[Chunk]) -> Sequence[Chunk]:
         return self.compressed(question, passages).passages
@@ -154,9 +154,9 @@ def _search_update(depths: list[DepthHits]) -> dict[str, Any]:
     return {"depth_hits": depths, "depth": len(depths) - 1, "queries": [depth.query for depth in depths]}
 
 
-@takes(lab="lab or path")
+@takes(system="lab or path")
 def build_graph(
-    lab: Lab | str | Path,
+    system: System | str | Path,
     *,
     budget: int = 512,
     count: Count = words_as_tokens,
@@ -175,7 +175,7 @@ def build_graph(
     a selected option hold until others are stated.
 
     Args:
-      lab: the system; the folder of an index opens one under the published policy.
+      system: the system; the folder of an index opens one under the published policy.
       budget, count, meaning: of the compressor, see `raglab.answering.compression.compress`.
 
     Raises:
@@ -213,7 +213,7 @@ def build_graph(
 
     compress("", (), budget=budget)  # a budget that is none stops here
     # All nodes see one version of the index: documents that are added later come with a graph that is built later.
-    system = (lab if isinstance(lab, Lab) else Lab.open(lab)).snapshot()
+    system = (system if isinstance(system, System) else System.open(system)).snapshot()
     nodes = _Nodes(system, compressed)
     graph = StateGraph(Running, input_schema=GraphInput, output_schema=ShownState)
     for name in NODES:

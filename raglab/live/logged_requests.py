@@ -14,7 +14,7 @@ from raglab.live.model_failures import answer_or_refuse
 from raglab.live.pipeline import answer_request
 from raglab.live.requests import Request
 from raglab.live.response import Response
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.misuse import takes
 from raglab.store.database import UnwritableLogError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
 
 
-def answer_logged(request: Request, system: Lab) -> Response:
+def answer_logged(request: Request, system: System) -> Response:
     """Response of a system that clarifies nothing, logged; see `raglab.live.ask.ask`."""
     log = audit_log(system)
     answered = partial(answer_or_refuse, request, system)
@@ -43,7 +43,7 @@ def answer_logged(request: Request, system: Lab) -> Response:
 def log_request(
     log: AuditLog,
     request: Request,
-    system: Lab,
+    system: System,
     *,
     parsed: object = None,
     parser: str | None = None,
@@ -76,7 +76,7 @@ def log_request(
         return again, False
 
 
-def log_answer(log: AuditLog, request_id: str, response: Response, now: datetime, system: Lab) -> Response:
+def log_answer(log: AuditLog, request_id: str, response: Response, now: datetime, system: System) -> Response:
     """Log a decision that is made already, and give its response, which says whether the log has it.
 
     Raises:
@@ -101,7 +101,7 @@ def log_decision(log: AuditLog, request_id: str, response: Response, now: dateti
     log.decided(request_id, response, record.checks, record.ms, applied=record.applied, now=now)
 
 
-def model_names(system: Lab) -> dict[str, str]:
+def model_names(system: System) -> dict[str, str]:
     """Models of a system by their part, with its prompt and pack where it has them."""
     rewriter = None if system.opening is None else system.opening.rewriter
     return {
@@ -114,35 +114,35 @@ def model_names(system: Lab) -> dict[str, str]:
     }
 
 
-def audit_log(system: Lab) -> AuditLog:
+def audit_log(system: System) -> AuditLog:
     """Audit log of a system.
 
     Raises:
       ValueError: it is switched off.
     """
     if system.audit is None:
-        msg = "this needs the audit log, which is switched off; open the lab with audit=True."
+        msg = "this needs the audit log, which is switched off; open the system with audit=True."
         raise ValueError(msg)
     return system.audit
 
 
-@takes(request_id="text", log="log or path", lab="lab")
-def explain(request_id: str, log: AuditLog | str | Path | None = None, *, lab: Lab | None = None) -> Explanation:
+@takes(request_id="text", log="log or path", system="lab")
+def explain(request_id: str, log: AuditLog | str | Path | None = None, *, system: System | None = None) -> Explanation:
     """How a request came to its answer, rebuilt from the audit log alone; see `audit.explanation.explain_request`.
 
     Args:
-      log: an audit log, its file or URL, or the folder of an index. lab: whose log it is, where no log is given.
+      log: an audit log, its file or URL, or the folder of an index. system: whose log it is, where no log is given.
 
     Raises:
-      ValueError: neither or both are given, the lab keeps no log, or the log has no such request.
+      ValueError: neither or both are given, the system keeps no log, or the log has no such request.
 
     Source: rule S5.8.
     """
     from raglab.live.settings import open_audit
 
-    if lab is not None and log is None:
-        return explain_request(request_id, audit_log(lab))
-    if log is None or lab is not None:
-        msg = f"explain needs a log or a lab, got {'neither' if log is None else 'both'}; pass lab=, or log=."
+    if system is not None and log is None:
+        return explain_request(request_id, audit_log(system))
+    if log is None or system is not None:
+        msg = f"explain needs a log or a system, got {'neither' if log is None else 'both'}; pass system=, or log=."
         raise ValueError(msg)
     return explain_request(request_id, open_audit(log) if isinstance(log, str | Path) else log)

@@ -281,7 +281,7 @@ def add_signals(
     Example: `raglab.add_signals(trace, ["judge"]).signal("judge")`
     """
     if not isinstance(trace, TraceData):
-        value, remedy = f"a {type(trace).__name__}", "give it shard by shard: raglab.save_shards("
+        value, remedy = f"a {type(trace).__name__}", "give it shard by shard: raglab.io.save_shards("
         shards = "(raglab.add_signals(shard, signals) for shard in trace.shards()), folder)."
         msg = f"add_signals must have a trace in memory, got {value}; {remedy}{shards}"
         raise TypeError(msg)
@@ -431,7 +431,7 @@ class LiveSignals:
                 functions.append(by_name.get(name) or signal_function(name))
             except ValueError as error:
                 rule = f"a policy that uses the signal {name} needs its function to answer questions"
-                remedy = "signals=[function] of Lab.open takes what measured it, of a SignalCalibration its"
+                remedy = "signals=[function] of System.open takes what measured it, of a SignalCalibration its"
                 msg = f"{rule}: {remedy} .signal_function(function). Without that {error}"
                 raise ValueError(msg) from error
         return replace(self, functions=tuple(functions))

@@ -10,13 +10,13 @@ from raglab.languages import sentence
 from raglab.live.pipeline import fields_response
 from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseRecord
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.values import ModelUnavailableError, Status
 
 UNAVAILABLE = "The language model is not available at the moment. Please ask again later."
 
 
-def answer_or_refuse(request: Request, system: Lab, answer: Callable[[], Response]) -> Response:
+def answer_or_refuse(request: Request, system: System, answer: Callable[[], Response]) -> Response:
     """The response of `answer`; where the model fails and the system must answer, a refusal with its `error`.
 
     Raises:

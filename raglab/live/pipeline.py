@@ -38,7 +38,7 @@ from raglab.live.response import (
     check_answer,
 )
 from raglab.live.signal_families import document_signals
-from raglab.live.system import Key, Lab, StoredAnswer, pack_depths, unpack_depths
+from raglab.live.system import Key, StoredAnswer, System, pack_depths, unpack_depths
 from raglab.live.trace_building import restrict_to_hits
 from raglab.patterns import pattern_hits
 from raglab.replay import decide_on_tables, refine_on_tables
@@ -50,7 +50,7 @@ from raglab.values import Answers, Case, Hits, Status, TraceData
 from raglab.words import word_count
 
 
-def answer_request(request: Request, system: Lab) -> Response:
+def answer_request(request: Request, system: System) -> Response:
     """Response of the chain of gates: retrieval, verdict, generation, and the gates on the answer."""
     start = perf_counter()
     system = _with_task(request, system)
@@ -102,7 +102,7 @@ def _cached_answer(policy_id: str, stored_answer: Any) -> tuple[dict[str, Any], 
     )
 
 
-def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str, Any], ResponseRecord]:
+def _generate_answer(request: Request, key: Key, system: System) -> tuple[dict[str, Any], ResponseRecord]:
     """Fields of an answer that no cache holds, and how it came about."""
     if set(used_signals(system.policy)) & set(ANSWERED) or system.signals.read_answers:
         system = replace(system, generator=SingleGeneration(system.generator))
@@ -128,7 +128,7 @@ def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str,
     return complete_response(decisions, request.text, request.selected, system, account)
 
 
-def fields_response(request: Request, fields: Mapping[str, Any], system: Lab, record: ResponseRecord) -> Response:
+def fields_response(request: Request, fields: Mapping[str, Any], system: System, record: ResponseRecord) -> Response:
     """Response that no arm retrieved for; a field that is not stated is None or empty, its status `ok`."""
     stated = dict.fromkeys(KEYS) | {
         "sources": [],
@@ -142,7 +142,7 @@ def fields_response(request: Request, fields: Mapping[str, Any], system: Lab, re
     return Response(stated | {"refused": stated["status"] == Status.refuse.name}, record)
 
 
-def _key(arm: str, request: Request, system: Lab) -> Key:
+def _key(arm: str, request: Request, system: System) -> Key:
     """What the answer of an arm to a request hangs on."""
     return Key(
         policy_id=system.policy.policy_id,
@@ -161,7 +161,7 @@ def _request_evidence(request: Request, arm: str, depths: Sequence[DepthHits]) -
     return request_fields | {"depths": pack_depths(depths), "answer": None}
 
 
-def _with_task(request: Request, system: Lab) -> Lab:
+def _with_task(request: Request, system: System) -> System:
     """System whose generator answers the narrower question, where the request is one, by its task."""
     narrowed = request.narrowed
     return system if narrowed is None else replace(system, generator=narrowed.generator(system.generator))
@@ -197,7 +197,7 @@ class Retrieval(NamedTuple):
     cached: bool
 
 
-def _retrieve_depths(request: Request, key: Key, system: Lab) -> Retrieval:
+def _retrieve_depths(request: Request, key: Key, system: System) -> Retrieval:
     """Retrieval depth by depth, as far as the policy goes; from the cache where it is there."""
     caches, digest = system.caches, key.digest("strategy")
     n_chunks = len(system.retriever.chunks)
@@ -229,7 +229,7 @@ def _retrieve_depths(request: Request, key: Key, system: Lab) -> Retrieval:
 
 
 def _depths(
-    text: str, arm: str, stored: Sequence[DepthHits], scope: NDArray[np.int64] | None, system: Lab
+    text: str, arm: str, stored: Sequence[DepthHits], scope: NDArray[np.int64] | None, system: System
 ) -> Iterator[DepthHits]:
     """Depths that the cache holds, then those beyond it; no model runs before one is asked for."""
     yield from stored
@@ -238,7 +238,7 @@ def _depths(
 
 
 def case_trace(
-    case: Case, arm: str, depths: Sequence[DepthHits], system: Lab, earlier: TraceData | None = None
+    case: Case, arm: str, depths: Sequence[DepthHits], system: System, earlier: TraceData | None = None
 ) -> TraceData:
     """Trace of one question, of the depths that were retrieved.
 
@@ -275,7 +275,7 @@ def case_trace(
     return replace(trace, columns=columns | signal_columns, meta=meta)
 
 
-def _answers_to_all_hits(trace: TraceData, system: Lab) -> Answers:
+def _answers_to_all_hits(trace: TraceData, system: System) -> Answers:
     """The answer to all hits of each depth, which signals of the answer are measured on."""
     keys, answers = [], []
     for depth, places in enumerate(answer_places(trace, 0, system.policy.structure)[0]):
@@ -287,7 +287,7 @@ def _answers_to_all_hits(trace: TraceData, system: Lab) -> Answers:
     return answer_sets(keys, answers, system.generator.name, system.scorer.name)
 
 
-def _answer_columns(trace: TraceData, answers: Answers, system: Lab) -> Columns:
+def _answer_columns(trace: TraceData, answers: Answers, system: System) -> Columns:
     """Signals of those answers, by name, [1, 1, D]: what a trace has of recorded ones."""
     columns = {name: np.full(trace.hits.chunk.shape[:3], np.nan) for name in ANSWERED}
     calibration = system.policy.structure.calibration
@@ -297,7 +297,7 @@ def _answer_columns(trace: TraceData, answers: Answers, system: Lab) -> Columns:
 
 
 def complete_response(
-    decisions: Decisions, text: str, selected: int | None, system: Lab, account: ResponseRecord
+    decisions: Decisions, text: str, selected: int | None, system: System, account: ResponseRecord
 ) -> tuple[dict[str, Any], ResponseRecord]:
     """What follows on retrieval: the choice among options, generation, and the gates on the answer.
 
@@ -335,7 +335,7 @@ def complete_response(
     return _response_fields(final, system, answer), account
 
 
-def _response_fields(decisions: Decisions, system: Lab, generated: CheckedAnswer | None) -> dict[str, Any]:
+def _response_fields(decisions: Decisions, system: System, generated: CheckedAnswer | None) -> dict[str, Any]:
     status = Status(int(decisions.status[0]))
     refused = status == Status.refuse
     failed = decisions.trace.meta.get(FAILURES, ())
@@ -379,7 +379,7 @@ def _options(decisions: Decisions) -> list[dict[str, Any]]:
 
 
 def _selected_option(
-    decisions: Decisions, selected: int, text: str, system: Lab, account: ResponseRecord
+    decisions: Decisions, selected: int, text: str, system: System, account: ResponseRecord
 ) -> tuple[dict[str, Any], ResponseRecord]:
     """The user's choice among the options completes the question (rule S3.7)."""
     account = account._replace(offered=tuple(_options(decisions)))

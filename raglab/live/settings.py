@@ -319,7 +319,7 @@ def _is_count(value: object) -> bool:
 class AnswerSettings(EnvironmentSettings):
     """What the environment says of answers; a variable is the field's name with RAGLAB_ANSWER_ before it.
 
-    on_error: see `raglab.live.system.Lab.open`.
+    on_error: see `raglab.live.system.System.open`.
     """
 
     model_config = SettingsConfigDict(env_prefix="RAGLAB_ANSWER_")

@@ -1,4 +1,4 @@
-"""The system (shore): an index opened with its policy, models and caches; `Lab`, `build_index`."""
+"""The system (shore): an index opened with its policy, models and caches; `System`, `build_index`."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ class LabOpening(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Lab:
+class System:
     """What answers a question: see `ask`. It changes where its documents do, by `add`, `remove` and `refresh` alone.
 
     policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
@@ -275,7 +275,7 @@ class Lab:
     ever. signals: functions that measure what the policy uses besides the built-in signals. earlier: by the fingerprint
     of an earlier version of the index, the documents that are something else since. opening: None where the
     documents cannot change. on_error: what a question gets whose model fails, see `open`. log_outages: which logs
-    cannot be written now, and how many questions are not in them: `lab.log_outages.now`.
+    cannot be written now, and how many questions are not in them: `system.log_outages.now`.
     """
 
     policy: Policy
@@ -305,7 +305,7 @@ class Lab:
         """Stop where clarifications would be lost, or no question could be decided."""
         check_model(self.policy.structure, self.arm or self.policy.strategy.arm)
         if self.clarifier is not None and self.audit is None:
-            msg = "clarifications need the audit log, which holds what was learned; open the lab with audit=True."
+            msg = "clarifications need the audit log, which holds what was learned; open the system with audit=True."
             raise ValueError(msg)
 
     @classmethod
@@ -389,7 +389,7 @@ class Lab:
         idle = [name for name, call in own.items() if call is not None and not asks]
         if idle:
             warn_user(
-                f"{', '.join(idle)}: read nothing here, for clarification is off; open the lab with clarify=True."
+                f"{', '.join(idle)}: read nothing here, for clarification is off; open the system with clarify=True."
             )
         log, required = _audit_log(place, asking.learner, audit=audit, learns=learns)
         if log is not None and learns:
@@ -435,7 +435,7 @@ class Lab:
 
         Source: rules S0.1, S2.10.
 
-        Example: `lab = Lab.open("out/index", generator=ModelGenerator(OpenAIClient("m", url))).check()`
+        Example: `system = System.open("out/index", generator=ModelGenerator(OpenAIClient("m", url))).check()`
         """
         generator = behind_own_answers(self.generator)
         if isinstance(generator, ModelGenerator):
@@ -477,7 +477,7 @@ class Lab:
           InputError: documents that cannot be read, or an index that cannot be written.
           ValueError: a document that is there with another content; or the system was not opened from a folder.
 
-        Example: `lab.add("new_contracts").remove(["acme-2019.md"])`
+        Example: `system.add("new_contracts").remove(["acme-2019.md"])`
         """
         add_documents(self._opened().place, documents, replace=replace)
         return self.refresh()
@@ -486,7 +486,7 @@ class Lab:
         """Remove documents from the index and answer from it without them; see `add`.
 
         Cached answers of earlier versions stay in the folder, where no question is answered by them, until newer ones
-        push them out; `lab.caches.clear()` empties it.
+        push them out; `system.caches.clear()` empties it.
 
         Args:
           names: sources, or file names where one document alone has them.
@@ -553,7 +553,7 @@ class Lab:
             return
         if fingerprint not in self.earlier:
             rule = f"a reply must go to the index that asked, {fingerprint}, or to one that grew from it"
-            msg = f"{rule}, got {self.fingerprint}; refresh the lab, open that index, or ask the question again."
+            msg = f"{rule}, got {self.fingerprint}; refresh the system, open that index, or ask the question again."
             raise ValueError(msg)
         moved = self.earlier[fingerprint]
         changed = [name for name in documents if name in moved or name.rpartition("#")[0] in moved]
@@ -564,7 +564,7 @@ class Lab:
 
     def _opened(self) -> LabOpening:
         if self.opening is None:
-            msg = "documents change where a lab was opened from a folder; open it with Lab.open."
+            msg = "documents change where a system was opened from a folder; open it with System.open."
             raise ValueError(msg)
         return self.opening
 
@@ -582,7 +582,7 @@ class Lab:
 def _documents_fields(
     index: Index, opening: LabOpening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
 ) -> dict[str, Any]:
-    """Fields of a `Lab` that hang on its documents.
+    """Fields of a `System` that hang on its documents.
 
     Args:
       like: retriever of an earlier version, whose models are used again.

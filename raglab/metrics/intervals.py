@@ -44,7 +44,7 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
     Args:
       k, n: counts, [...]. level: in (0, 1).
 
-    Inside `raglab.workers("threads")` many are made by the threads, to the same bits.
+    Inside `raglab.lab.parallel_workers("threads")` many are made by the threads, to the same bits.
 
     Raises:
       ValueError: level outside (0, 1), or k outside 0 … n.

@@ -162,7 +162,7 @@ def bootstrap_values(
 
     Each session, or each round where there are none, counts Poisson(1) times, drawn to 16 bits. What was fitted to the
     log is fitted again to the resample. The same seed gives the same resamples for every estimator and target. Inside
-    `raglab.workers` blocks of rounds are resampled by the workers, to the same bits.
+    `raglab.lab.parallel_workers` blocks of rounds are resampled by the workers, to the same bits.
 
     Source: Chamandy et al. 2012 for the Poisson bootstrap.
     """

@@ -106,7 +106,7 @@ def shared_facts(trace: TraceData) -> dict[str, Any]:
       InputError: it is no trace in memory.
     """
     if not isinstance(trace, TraceData):
-        remedy = "merge its shards (trace.merge(*sharded.shards())), or write all by raglab.save_shards"
+        remedy = "merge its shards (trace.merge(*sharded.shards())), or write all by raglab.io.save_shards"
         remedy = "give its .trace" if isinstance(trace, Measured) else remedy
         _refuse("traces that are merged must be in memory", f"a {type(trace).__name__}", remedy)
     optional = {name: getattr(trace, name) for name in ("pattern_hits", "queries", "answers", "vectors")}

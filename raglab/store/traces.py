@@ -73,7 +73,7 @@ class Trace(values.TraceData):
 
     @classmethod
     def open(cls, path: str | Path) -> Any:  # noqa: ANN401 - a `raglab.ShardedTrace` of this class
-        """Trace of a folder of shards, or of one file, loaded a shard at a time; see `raglab.save_shards`.
+        """Trace of a folder of shards, or of one file, loaded a shard at a time; see `raglab.io.save_shards`.
 
         Raises:
           MissingExtensionError: the room `scale` is not installed.

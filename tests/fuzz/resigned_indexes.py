@@ -19,7 +19,7 @@ from labelled import free_policy
 from raglab.live.ask import ask
 from raglab.live.index_folder import INDEX, _corpus_file, _digest, index_fingerprint
 from raglab.live.index_growth import add_documents, remove_documents
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.live.trace_building import RetrievalSettings
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_corpus
@@ -46,9 +46,9 @@ def answers(place: Path) -> list[Any]:
     """What a folder's index answers by each of its arms, without logs and caches, and what it finds."""
     out: list[Any] = []
     for arm in ("hybrid", "iterative"):
-        lab = Lab.open(place, policy=free_policy(), arm=arm, audit=False, cache=False)
+        system = System.open(place, policy=free_policy(), arm=arm, audit=False, cache=False)
         for question in QUESTIONS:
-            response = ask(question, lab=lab)
+            response = ask(question, system=system)
             out.append({name: response[name] for name in ("status", "answer", "sources", "confidence")})
     return out
 

@@ -18,7 +18,7 @@ from raglab.lab.baseline import baseline_of
 from raglab.lab.certification import certify_policy
 from raglab.live import trace_building
 from raglab.live.ask import ask
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.store.loaders import save_cases, save_corpus
 from raglab.store.policies import Policy
 from raglab.values import Latency
@@ -49,16 +49,16 @@ def settled(path: Path) -> None:
 def asked_index(place: Path) -> None:
     """An index that a bandit answered three questions from, one of them with a thumb; its logs and caches."""
     build_index(CORPUS, place, cache=None, **SMALL)
-    lab = Lab.open(place, policy=free_policy(), arm="bandit")
+    system = System.open(place, policy=free_policy(), arm="bandit")
     for request, question in zip(REQUESTS, QUESTIONS, strict=True):
-        ask(question, lab=lab, request_id=request, session="ann")
-    if lab.online is not None:
-        lab.online.thumbs("r1", up=True)
-        lab.online.close()
-    if lab.audit is not None:
-        lab.audit.close()
-    if lab.caches is not None:
-        lab.caches.close()
+        ask(question, system=system, request_id=request, session="ann")
+    if system.online is not None:
+        system.online.thumbs("r1", up=True)
+        system.online.close()
+    if system.audit is not None:
+        system.audit.close()
+    if system.caches is not None:
+        system.caches.close()
     for file in place.rglob("*.sqlite"):
         settled(file)
 

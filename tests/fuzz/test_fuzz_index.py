@@ -22,7 +22,7 @@ from labelled import free_policy
 from raglab.canonical import canonical_json, digest
 from raglab.live.ask import ask
 from raglab.live.index_folder import read_index
-from raglab.live.system import Lab
+from raglab.live.system import System
 
 pytestmark = pytest.mark.slow
 
@@ -150,12 +150,12 @@ def answers(place: Path) -> list[Any]:
     """What a system over the index says to two questions, one of them from the caches."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        lab = Lab.open(place, policy=free_policy(), arm="hybrid")
+        system = System.open(place, policy=free_policy(), arm="hybrid")
         try:
-            said = [ask(question, lab=lab) for question in QUESTIONS[:2]]
+            said = [ask(question, system=system) for question in QUESTIONS[:2]]
             return [[one[name] for name in ("answer", "status", "sources", "refusal_reason")] for one in said]
         finally:
-            for held in (lab.audit, lab.caches):
+            for held in (system.audit, system.caches):
                 if held is not None:
                     held.close()
 

@@ -16,7 +16,7 @@ from fuzz.shop import QUESTIONS, words_for_models
 from labelled import free_policy
 from raglab.live.ask import ask
 from raglab.live.langgraph_chain import build_graph
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from test_live_trace_building import CORPUS, SMALL
 
 pytest.importorskip("langgraph")
@@ -27,12 +27,12 @@ DOCUMENTS = ("motor.md", "motor.md#1", "faq.txt", "absent.md", "motor.md#99", "m
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """Return a system that keeps nothing."""
     place = tmp_path_factory.mktemp("graph") / "i"
     with words_for_models(place.parent / "kept"):
         build_index(CORPUS, place, cache=None, **SMALL)
-        yield Lab.open(place, policy=free_policy(), arm="hybrid", cache=False, audit=False)
+        yield System.open(place, policy=free_policy(), arm="hybrid", cache=False, audit=False)
 
 
 def state(rng: np.random.Generator) -> dict[str, Any]:
@@ -54,11 +54,11 @@ def state(rng: np.random.Generator) -> dict[str, Any]:
     return asked
 
 
-def both(lab: Lab, graph: Any, asked: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def both(system: System, graph: Any, asked: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Responses of `ask` and of the graph; where one refuses, so does the other."""
     more = {name: value for name, value in asked.items() if name != "question"}
     try:
-        said = dict(ask(asked["question"], lab=lab, **more))
+        said = dict(ask(asked["question"], system=system, **more))
     except (ValueError, TypeError) as error:
         try:
             graph.invoke(asked)
@@ -75,19 +75,19 @@ def unlike(found: tuple[dict[str, Any], dict[str, Any]]) -> str:
     return ", ".join(name for name in ALIKE if repr(said[name]) != repr(drawn[name]))
 
 
-def test_what_is_no_question(lab: Lab) -> None:
+def test_what_is_no_question(system: System) -> None:
     """A tenth of the cases, since each runs the whole chain twice."""
-    graph = build_graph(lab)
+    graph = build_graph(system)
 
     def draw(rng: np.random.Generator) -> Trial:
         asked = state(rng)
-        return Trial(shown(asked, 500), partial(both, lab, graph, asked), unlike)
+        return Trial(shown(asked, 500), partial(both, system, graph, asked), unlike)
 
     failures = fuzz("ask and LangGraph", draw, None, -(-CASES // 10))
     assert not failures, report(failures)
 
 
-def test_the_sample_is_answered(lab: Lab, tmp_path: Path) -> None:
+def test_the_sample_is_answered(system: System, tmp_path: Path) -> None:
     """Without a change both answer."""
     del tmp_path
-    assert not unlike(both(lab, build_graph(lab), {"question": QUESTIONS[0]}))
+    assert not unlike(both(system, build_graph(system), {"question": QUESTIONS[0]}))

@@ -24,7 +24,7 @@ from raglab.default_learner import ClarificationRequest
 from raglab.live.ask import ask
 from raglab.live.online_bandit import BANDIT_REBUILDS
 from raglab.live.settings import open_audit, open_logs, open_online
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.store.log_tables import LOG_TABLES
 
 pytestmark = pytest.mark.slow
@@ -360,15 +360,15 @@ def test_a_question_over_an_altered_log(whole: Path, tmp_path: Path) -> None:
     """It is answered as ever, or refused in one line; a hundredth of the cases, each opens the whole system."""
     place = tmp_path / "i"
     shutil.copytree(whole, place)
-    sound = ask(QUESTIONS[0], lab=Lab.open(whole, policy=free_policy(), arm="hybrid", audit=False))["answer"]
+    sound = ask(QUESTIONS[0], system=System.open(whole, policy=free_policy(), arm="hybrid", audit=False))["answer"]
 
     def asked() -> Any:
-        lab = Lab.open(place, policy=free_policy(), arm="hybrid")
+        system = System.open(place, policy=free_policy(), arm="hybrid")
         try:
-            return ask(QUESTIONS[0], lab=lab, request_id="new")
+            return ask(QUESTIONS[0], system=system, request_id="new")
         finally:
-            if lab.audit is not None:
-                lab.audit.close()
+            if system.audit is not None:
+                system.audit.close()
 
     def draw(rng: np.random.Generator) -> Trial:
         clear_away(place)

@@ -21,7 +21,7 @@ from labelled import free_policy
 from raglab.audit.live_rates import live_rates
 from raglab.live.ask import ask
 from raglab.live.settings import open_audit, open_online
-from raglab.live.system import Lab
+from raglab.live.system import System
 
 __all__ = ["whole"]  # a fixture
 pytestmark = pytest.mark.slow
@@ -42,15 +42,15 @@ def _rebuild(place: Path, _: Path) -> None:
 
 
 def _ask_bandit(place: Path, _: Path) -> None:
-    lab = Lab.open(place, policy=free_policy(), arm="bandit")
+    system = System.open(place, policy=free_policy(), arm="bandit")
     try:
-        ask(QUESTIONS[1], lab=lab, request_id="new")
+        ask(QUESTIONS[1], system=system, request_id="new")
     finally:
-        _close(lab)
+        _close(system)
 
 
-def _close(lab: Lab) -> None:
-    for log in filter(None, (lab.audit, lab.online, lab.caches)):
+def _close(system: System) -> None:
+    for log in filter(None, (system.audit, system.online, system.caches)):
         log.close()
 
 
@@ -129,14 +129,14 @@ def test_a_question_over_a_re_signed_log(whole: Path, tmp_path: Path) -> None:
     """Its answer rests on no log: it is the same, or the question is refused. A hundredth of the cases."""
     place = tmp_path / "i"
     shutil.copytree(whole, place)
-    sound = ask(QUESTIONS[0], lab=Lab.open(whole, policy=free_policy(), arm="hybrid", audit=False))
+    sound = ask(QUESTIONS[0], system=System.open(whole, policy=free_policy(), arm="hybrid", audit=False))
 
     def asked() -> Any:
-        lab = Lab.open(place, policy=free_policy(), arm="hybrid")
+        system = System.open(place, policy=free_policy(), arm="hybrid")
         try:
-            return ask(QUESTIONS[0], lab=lab, request_id="new")
+            return ask(QUESTIONS[0], system=system, request_id="new")
         finally:
-            _close(lab)
+            _close(system)
 
     def check(response: Any) -> str:
         same = all(response[name] == sound[name] for name in ("answer", "status", "sources", "confidence"))

@@ -72,7 +72,7 @@ from raglab.store.database import UnwritableLogError
 from raglab.values import Chunk
 
 if TYPE_CHECKING:
-    from raglab.live.system import Lab
+    from raglab.live.system import System
 
 UNLOGGED = "the audit log cannot be written: nothing was asked back, filled in or learned"
 
@@ -124,7 +124,7 @@ class Waiting(NamedTuple):
         return value_text(value, self.request.language, self.gap.kind, text)
 
 
-def clarify_request(request: Request, system: Lab, clarification: Clarification) -> Response:
+def clarify_request(request: Request, system: System, clarification: Clarification) -> Response:
     """Response to a request, logged; see `raglab.live.ask.ask`.
 
     Where the log cannot be written, the question is answered as by a system that clarifies nothing, with a warning: a
@@ -152,7 +152,7 @@ def clarify_request(request: Request, system: Lab, clarification: Clarification)
 def _clarified(
     request: Request,
     parsed: ParsedQuestion | None,
-    system: Lab,
+    system: System,
     clarification: Clarification,
     calls: ProtocolCalls,
     *,

@@ -17,11 +17,11 @@ from raglab.store.traces import Trace
 from raglab.values import Case
 
 if TYPE_CHECKING:
-    from raglab.live.system import Lab
+    from raglab.live.system import System
 
 
-@takes(request_id="text", lab="lab")
-def clarified_trace(request_id: str, lab: Lab) -> Trace:
+@takes(request_id="text", system="lab")
+def clarified_trace(request_id: str, system: System) -> Trace:
     """Trace of the one case that a clarified request became, with the answer that was given.
 
     Its query is the whole question under the accepted scope, its hits are those of the documents or pages that the
@@ -33,15 +33,15 @@ def clarified_trace(request_id: str, lab: Lab) -> Trace:
         whose field was read from its page has no hits.
 
     Raises:
-      ValueError: the lab keeps no log or clarifies nothing, the log has no such request or no hits of it, its text is
+      ValueError: the system keeps no log or clarifies nothing, the log has no such request or no hits of it, its text is
         not kept, or it was asked of another index.
 
     Source: rule S5.10.
     """
-    if lab.audit is None:
-        msg = "a clarified trace needs the audit log, which is switched off; open the lab with audit=True."
+    if system.audit is None:
+        msg = "a clarified trace needs the audit log, which is switched off; open the system with audit=True."
         raise ValueError(msg)
-    with lab.audit.log.reading() as log:
+    with system.audit.log.reading() as log:
         request, row = request_row(log, request_id), log.row(EVIDENCE, request_id=request_id)
     if row is None:
         msg = f"a clarified trace must be of a request that was retrieved anew, got {request_id!r}; see explain."
@@ -49,21 +49,21 @@ def clarified_trace(request_id: str, lab: Lab) -> Trace:
     if row["query"] is None:
         msg = f"the log keeps no text of {request_id!r}, by which patterns are decided; keep texts (query='text')."
         raise ValueError(msg)
-    if request["fingerprint"] != lab.fingerprint:
-        msg = f"{request_id!r} was asked of index {request['fingerprint']}, got {lab.fingerprint}; open that index."
+    if request["fingerprint"] != system.fingerprint:
+        msg = f"{request_id!r} was asked of index {request['fingerprint']}, got {system.fingerprint}; open that index."
         raise ValueError(msg)
-    depths = unpack_depths(row["depths"], len(lab.retriever.chunks))
+    depths = unpack_depths(row["depths"], len(system.retriever.chunks))
     case = Case(request_id, row["query"], "ok", selected_sources=tuple(row["documents"]))
-    trace = case_trace(case, row["arm"], depths, lab)
-    answers = None if row["answer"] is None else _given_answer(row["answer"], lab)
+    trace = case_trace(case, row["arm"], depths, system)
+    answers = None if row["answer"] is None else _given_answer(row["answer"], system)
     return Trace(**{field.name: getattr(trace, field.name) for field in fields(trace)} | {"answers": answers})
 
 
-def _given_answer(row: dict[str, Any], lab: Lab) -> Any:  # noqa: ANN401 - Answers
+def _given_answer(row: dict[str, Any], system: System) -> Any:  # noqa: ANN401 - Answers
     """The answer that was given, as the recorded one of its set of hits."""
     numbers = {name: np.nan if row[name] is None else float(row[name]) for name in ("confidence", "support")}
     answer = CheckedAnswer(
         text=row["text"], claim=row["claim"], cited=tuple(row["cited"]), refused=row["refused"], **numbers
     )
     key = AnswerKey(case=0, arm=0, depth=int(row["depth"]), chunks=tuple(row["chunks"]))
-    return answer_sets([key], [answer], lab.generator.name, lab.scorer.name)
+    return answer_sets([key], [answer], system.generator.name, system.scorer.name)

@@ -22,7 +22,7 @@ from raglab.values import Chunk
 
 if TYPE_CHECKING:
     from raglab.live.settings import ClarifySettings
-    from raglab.live.system import Lab
+    from raglab.live.system import System
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,11 +31,11 @@ class LiveClarifier:
 
     clarification: Clarification
 
-    def ask(self, request: Request, system: Lab) -> Response:
+    def ask(self, request: Request, system: System) -> Response:
         """Response to a request, logged: answered, refused, or asked back."""
         return clarify_request(request, system, self.clarification)
 
-    def reply(self, request_id: str, answer: str, system: Lab, *, question: str | None, now: datetime) -> Response:
+    def reply(self, request_id: str, answer: str, system: System, *, question: str | None, now: datetime) -> Response:
         """Response to a request with the user's reply, logged."""
         return answer_reply(request_id, answer, system, self.clarification, question=question, now=now)
 

@@ -185,7 +185,7 @@ class ModelCall:
 class ModelCalls:
     """The four protocols by one language model.
 
-    Example: `Lab.open("out/index", clarify=True, **ModelCalls(client).arguments)`
+    Example: `System.open("out/index", clarify=True, **ModelCalls(client).arguments)`
     """
 
     client: ModelClient
@@ -216,7 +216,7 @@ class ModelCalls:
 
     @property
     def arguments(self) -> dict[str, ModelCall]:
-        """All four, as `Lab.open` takes them."""
+        """All four, as `System.open` takes them."""
         return {name: getattr(self, name) for name in ("parser", "gap_finder", "reply_reader", "field_reader")}
 
 

@@ -46,7 +46,7 @@ from raglab.store.log_tables import CHANGES, CLARIFICATIONS, REPLIES, SETTLEMENT
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
-    from raglab.live.system import Lab
+    from raglab.live.system import System
     from raglab.store.log_entries import Entries
 
 LONGEST_REPLY = 200  # characters
@@ -81,7 +81,7 @@ class Open(NamedTuple):
 
 
 def answer_reply(
-    request_id: str, answer: str, system: Lab, clarification: Clarification, *, question: str | None, now: datetime
+    request_id: str, answer: str, system: System, clarification: Clarification, *, question: str | None, now: datetime
 ) -> Response:
     """Response to a request with the user's reply; see `raglab.live.ask.reply`.
 
@@ -123,7 +123,7 @@ def _state(entries: Entries, request_id: str) -> tuple[int, ...]:
     return tuple(0 if row is None else int(row["seq"]) for row in rows)
 
 
-def _open_request(request_id: str, log: AuditLog, system: Lab, question: str | None, now: datetime) -> Open:
+def _open_request(request_id: str, log: AuditLog, system: System, question: str | None, now: datetime) -> Open:
     with log.log.reading() as entries:
         asked, state = request_row(entries, request_id), _state(entries, request_id)
         with as_written():
@@ -207,7 +207,7 @@ def _waiting(one: Open, turn: Turn) -> tuple[Waiting, Open]:
     """The request as it was asked, with its documents and its row; and what is left of what was offered."""
     request, clarification = one.request, turn.clarification
     if not clarification.asks:
-        msg = "a reply needs the documents' readings; open the lab with clarify=True."
+        msg = "a reply needs the documents' readings; open the system with clarify=True."
         raise ValueError(msg)
     index, stated = clarification.index, _stated_readings(one)
     named = request.documents or tuple(() if one.asking is None else one.asking.audit.get("documents", ()))

@@ -19,7 +19,7 @@ from raglab.values import Chunk
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
-    from raglab.live.system import Lab
+    from raglab.live.system import System
 
 
 class Costs(Protocol):
@@ -62,7 +62,7 @@ class Turn:
     """
 
     request: Request
-    system: Lab
+    system: System
     log: AuditLog
     clarification: Clarification
     calls: ProtocolCalls

@@ -34,7 +34,7 @@ from raglab.thresholds import policy_thresholds
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
 
 if TYPE_CHECKING:
-    from raglab.live.system import Lab
+    from raglab.live.system import System
 
 ROUTE = "extract"
 CHOSEN, READ = 1.0, 0.85  # confidence of what a user named, and of what a reader read
@@ -180,7 +180,7 @@ def reading_response(
     why: str,
     where: str,
     domain: Sequence[Check],
-    system: Lab,
+    system: System,
     more: Mapping[str, Any],
 ) -> Response:
     """Response that says what was read, or refuses where a gate on the answer does.
@@ -228,7 +228,7 @@ def extend_response(response: Response, more: Mapping[str, Any], warnings: Seque
     return Response({**response, **more, "warnings": [*response["warnings"], *warnings]}, response.record)
 
 
-def refusal_text(request: Request, system: Lab) -> str:
+def refusal_text(request: Request, system: System) -> str:
     """The policy's refusal in the language of a request."""
     return sentence(system.policy.refusal_message, request.language)
 
@@ -238,7 +238,7 @@ def field_check(text: str, *, found: bool) -> Check:
     return Check("field", "S5.10", float(found), 1.0, float(found) - 1.0, found, text)
 
 
-def domain_checks(text: str, system: Lab, language: str = "en") -> tuple[Check, ...]:
+def domain_checks(text: str, system: System, language: str = "en") -> tuple[Check, ...]:
     """Checks of rule S2.1, before anything is retrieved or asked."""
     case, shape = Case("question", text, "ok"), (1, 1, 1, 1)
     blank: dict[str, Any] = {name: np.full(shape, np.nan) for name in FLOAT_FIELDS}

@@ -484,7 +484,7 @@ def cross_fit(
 
 
 @takes(trace="trace", policy="policy")
-def learn_signal(
+def fit_signal(
     trace: Trace,
     *,
     name: str = "learned",
@@ -515,7 +515,7 @@ def learn_signal(
       ValueError: fewer than 10 cases to answer or 10 others, or fewer than two groups of them.
       TypeError: a trace of shards, whose texts of all hits are needed at once.
 
-    Example: `raglab.learn_signal(trace).with_signal(trace)`
+    Example: `raglab.fit_signal(trace).with_signal(trace)`
     """
     check_name(name)
     check_in_memory(trace, "learn_signal")

@@ -226,7 +226,7 @@ def yes_no(
     """P(yes) of a question about a case, in [0, 1], from the log-probabilities of one token.
 
     It is a score, not a probability of being right: a small model's P(yes) may never pass one half, so calibrate it
-    (`raglab.calibrate_signal`) or tune its threshold.
+    (`raglab.lab.calibrate_signal`) or tune its threshold.
 
     Args:
       client, budget, prompt, name, n_hits, at_once, max_prompt_tokens: as of `judge`; the backend must give

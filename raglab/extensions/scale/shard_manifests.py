@@ -138,7 +138,7 @@ def _is_plausible(manifest: Manifest) -> bool:
 
 
 def _manifest_error(path: Path, rule: str, value: str) -> TraceError:
-    remedy = "put it back, or write the trace again with `raglab.save_shards`"
+    remedy = "put it back, or write the trace again with `raglab.io.save_shards`"
     return TraceError(str(input_error(Where(str(path)), rule, remedy, value)))
 
 

@@ -430,7 +430,7 @@ class ShardedTrace(Generic[Stored]):
         for trace in traces:
             if not isinstance(trace, ShardedTrace):
                 rule = "a trace that is merged with shards must be one of shards"
-                remedy = "write it first: raglab.save_shards([trace], folder)"
+                remedy = "write it first: raglab.io.save_shards([trace], folder)"
                 raise input_error(Where("merge"), rule, remedy, f"a {type(trace).__name__}")
         of_all: list[ShardedTrace[Any]] = [self, *traces]
         for trace in traces:
@@ -441,7 +441,7 @@ class ShardedTrace(Generic[Stored]):
         return replace(self, parts=tuple(parts), fingerprint=fingerprint, place=None)
 
     def save(self, folder: str | Path) -> ShardedTrace[Stored]:
-        """Write all shards into a folder, one at a time; see `raglab.save_shards`."""
+        """Write all shards into a folder, one at a time; see `raglab.io.save_shards`."""
         return save_shards([self], folder, shard=None)
 
     def append(self, *traces: Any, shard: int | None = CASES_OF_SHARD) -> ShardedTrace[Stored]:  # noqa: ANN401 - traces
@@ -604,7 +604,7 @@ def save_shards(traces: Iterable[Any], folder: str | Path, *, shard: int | None 
 
     Source: rule S1.5.
 
-    Example: `raglab.save_shards([trace], "out/shards", shard=10_000)`
+    Example: `raglab.io.save_shards([trace], "out/shards", shard=10_000)`
     """
     check_shard(shard)
     place = make_folder(Path(folder))

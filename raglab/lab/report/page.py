@@ -27,7 +27,7 @@ from raglab.lab.report.rendering import render_page
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, PLANE, answer_signals
 from raglab.lab.search_space import Goal
-from raglab.lab.slices import slices
+from raglab.lab.slice_rates import slices
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text

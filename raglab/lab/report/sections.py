@@ -72,7 +72,7 @@ from raglab.lab.report.verdicts import (
     verdicts,
 )
 from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
-from raglab.lab.slices import DEPTHS_OF_LIST, ndcg_measures, ranking
+from raglab.lab.slice_rates import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.metrics import LABELS, OUTCOMES
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy

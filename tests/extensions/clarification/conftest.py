@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker_documents import FILES, OPEN, index_of
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.store.policies import Policy
 
 
@@ -21,12 +21,12 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def opened(tmp_path: Path, indexed: Path) -> Callable[..., Lab]:
+def opened(tmp_path: Path, indexed: Path) -> Callable[..., System]:
     """Return what opens a system of its own that clarifies."""
     shutil.copytree(indexed, tmp_path / "index")
 
-    def make(policy: dict[str, Any] | None = None, **more: Any) -> Lab:
+    def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
         stated = Policy.from_mapping(OPEN | (policy or {}))
-        return Lab.open(tmp_path / "index", **{"policy": stated, "cache": False, "clarify": True, **more})
+        return System.open(tmp_path / "index", **{"policy": stated, "cache": False, "clarify": True, **more})
 
     return make

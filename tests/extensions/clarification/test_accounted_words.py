@@ -18,7 +18,7 @@ from raglab.extensions.clarification.value_readings import quoted_reading
 from raglab.live import trace_building
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus
 from test_live_trace_building import SMALL, PairEncoder, WordEncoder
@@ -235,7 +235,7 @@ class TestKeys:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
+def system(tmp_path: Path) -> Iterator[System]:
     """Return a system over two papers."""
     tags = {"doc_type": "tariff"}
     chunks = (
@@ -248,18 +248,18 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
         patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
         build_index(Corpus("some", chunks), tmp_path / "index", arms=("hybrid",), cache=None, **SMALL)
-        yield Lab.open(tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True)
+        yield System.open(tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True)
 
 
-def test_end_to_end(lab: Lab) -> None:
+def test_end_to_end(system: System) -> None:
     """A row of two values, a default for less and for more, and a paper that ended."""
-    ask("What is the excess?", lab=lab, documents=["a.md"], request_id="q", now=NOW)
-    assert str(reply("q", "the yacht", lab=lab, now=NOW)["answer"]).startswith("£750")
+    ask("What is the excess?", system=system, documents=["a.md"], request_id="q", now=NOW)
+    assert str(reply("q", "the yacht", system=system, now=NOW)["answer"]).startswith("£750")
     later = NOW + timedelta(days=7)
-    silent = ask("What is the excess?", lab=lab, documents=["a.md"], now=later)
+    silent = ask("What is the excess?", system=system, documents=["a.md"], now=later)
     assert silent["default_applied"]
     assert str(silent["answer"]).startswith("£750")
-    assert not ask("What is the excess for a jet ski?", lab=lab, documents=["a.md"], now=later)["default_applied"]
-    ended = ask("How much is the plot rent?", lab=lab, documents=["b.md"], now=NOW)
+    assert not ask("What is the excess for a jet ski?", system=system, documents=["a.md"], now=later)["default_applied"]
+    ended = ask("How much is the plot rent?", system=system, documents=["b.md"], now=NOW)
     assert "£38" in ended["answer"]
     assert ended["warnings"] == ["b.md#1 says that it ends on 2025-06-30, which has passed"]

@@ -14,8 +14,8 @@ from test_misuse import LAB
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda lab: lab.clarified_trace(LAB, "r1"), "swap them"),
-        (lambda lab: lab.clarified_trace("r1", "out"), r"raglab\.Lab\.open\('out'\)"),
+        (lambda system: system.clarified_trace(LAB, "r1"), "swap them"),
+        (lambda system: system.clarified_trace("r1", "out"), r"raglab\.System\.open\('out'\)"),
     ],
 )
 def test_a_value_that_is_not_what_is_meant_is_answered(call: Callable[[Any], object], message: str) -> None:

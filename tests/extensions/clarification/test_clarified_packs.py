@@ -16,7 +16,7 @@ from raglab.extensions.clarification.gap_candidates import clear_statement
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.live.ask import ask, reply
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.packs import Pack
 from raglab.store.policies import Policy, load_pack
 from raglab.values import Chunk
@@ -135,10 +135,10 @@ class TestAnotherTrade:
         more = {name: value for name, value in OPEN.items() if name != "pack"}
         policy = Policy.from_mapping({**more, "pack": str(LIBRARY / "pack.yaml")})
         build_index(raglab.load_corpus(LIBRARY), tmp_path / "i", arms=("hybrid",), cache=None, **SMALL)
-        lab = Lab.open(tmp_path / "i", policy=policy, cache=False, clarify=True)
-        asked = ask("Which library lends the ladder?", lab=lab, documents=["rules.md"], request_id="one", now=NOW)
+        system = System.open(tmp_path / "i", policy=policy, cache=False, clarify=True)
+        asked = ask("Which library lends the ladder?", system=system, documents=["rules.md"], request_id="one", now=NOW)
         assert asked["clarification"]["target_field"] == "library_name"
-        said = reply("one", "toc", lab=lab, now=NOW)
+        said = reply("one", "toc", system=system, now=NOW)
         assert (said["status"], said["sources"]) == ("ok", ["rules.md#3"])
         assert "Orchard Lane Tool Library" in said["answer"]
 
@@ -149,21 +149,21 @@ def test_what_was_asked_and_learned(tmp_path: Path, indexed: Path) -> None:
     pack = tmp_path / "pack"
     shutil.copytree(BROKER / "pack", pack)
 
-    def opened() -> Lab:
+    def opened() -> System:
         policy = Policy.from_mapping({**OPEN, "pack": str(pack)})
-        return Lab.open(tmp_path / "i", policy=policy, cache=False, clarify=True)
+        return System.open(tmp_path / "i", policy=policy, cache=False, clarify=True)
 
-    lab = opened()
-    ask(QUI, lab=lab, documents=[FRENCH], request_id="one", now=NOW)
-    assert lab.audit is not None
-    assert lab.audit.pack() == INSURANCE.digest
+    system = opened()
+    ask(QUI, system=system, documents=[FRENCH], request_id="one", now=NOW)
+    assert system.audit is not None
+    assert system.audit.pack() == INSURANCE.digest
     wording = (pack / "wording.en.yaml").read_text(encoding="utf-8")
     (pack / "wording.en.yaml").write_text(wording.replace("the insurer", "the underwriter"), encoding="utf-8")
     changed = load_pack(pack).digest
     with pytest.raises(ValueError, match=f"{INSURANCE.digest}, got {changed}; put that pack back, or move the log"):
         opened()
     policy = Policy.from_mapping({**OPEN, "pack": str(pack)})
-    silent = Lab.open(tmp_path / "i", policy=policy, cache=False, clarify=False)
+    silent = System.open(tmp_path / "i", policy=policy, cache=False, clarify=False)
     assert silent.pack.digest == changed
     (pack / "wording.en.yaml").write_text(wording, encoding="utf-8")
-    assert reply("one", "oui", lab=opened(), now=NOW)["status"] == "ok"
+    assert reply("one", "oui", system=opened(), now=NOW)["status"] == "ok"

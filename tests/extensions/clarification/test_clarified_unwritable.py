@@ -17,7 +17,7 @@ from raglab.audit.log import AuditLog
 from raglab.extensions.clarification.clarified_requests import UNLOGGED
 from raglab.languages import sentence
 from raglab.live.ask import ask, reply
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
 from raglab.store.log_tables import APPLICATIONS, CLARIFICATIONS, DECISIONS, REPLIES
@@ -44,29 +44,31 @@ def test_the_log_that_clarifications_need(disk: Path) -> None:
         opened_on_disk(disk, clarify=True)
 
 
-def test_a_server_that_is_away(opened: Callable[..., Lab], postgresql: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away(
+    opened: Callable[..., System], postgresql: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it has learned cannot be read: nothing is opened; while it is open, questions are answered."""
     monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
-    lab = opened()
-    assert ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)["clarification"] is not None
+    system = opened()
+    assert ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)["clarification"] is not None
     postgresql.stop("immediate")
     try:
         with pytest.raises(UnwritableLogError):
-            opened_again(lab)
+            opened_again(system)
         with pytest.warns(UserWarning, match=AWAY):
-            response = ask(WHO, lab=lab, documents=[ENGLISH], now=START)
+            response = ask(WHO, system=system, documents=[ENGLISH], now=START)
         with pytest.raises(UnwritableLogError):
-            reply("q", "document", lab=lab, now=START)
+            reply("q", "document", system=system, now=START)
     finally:
         postgresql.start()
     assert (response["clarification"], response["warnings"][-1]) == (None, UNLOGGED)
-    assert reply("q", "document", lab=lab, now=START)["status"] == "ok"
+    assert reply("q", "document", system=system, now=START)["status"] == "ok"
 
 
-def opened_again(lab: Lab) -> Lab:
+def opened_again(system: System) -> System:
     """The same index in another system that clarifies."""
-    assert lab.opening is not None
-    return Lab.open(lab.opening.place, policy=lab.policy, cache=False, clarify=True)
+    assert system.opening is not None
+    return System.open(system.opening.place, policy=system.policy, cache=False, clarify=True)
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -82,15 +84,19 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 class TestFullDisk:
     """Nothing is asked back or filled in that the log has not: it could take no reply."""
 
-    def test_a_question_is_answered_as_it_is(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_question_is_answered_as_it_is(
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """As by a system that clarifies nothing, with a warning in its language; with room again, it asks."""
-        switch, lab, plain = full_disk(monkeypatch), opened(), opened(clarify=False, audit=False)
+        switch, system, plain = full_disk(monkeypatch), opened(), opened(clarify=False, audit=False)
         about: dict[str, Any] = {"documents": [COVER], "now": START}
-        asked = ask("What is the excess?", lab=lab, request_id="before", **about)
+        asked = ask("What is the excess?", system=system, request_id="before", **about)
         assert asked["clarification"] is not None
-        switch(lab, True)
+        switch(system, True)
         with warned() as said:
-            full = [ask("What is the excess?", lab=lab, request_id=f"full{number}", **about) for number in range(30)]
+            full = [
+                ask("What is the excess?", system=system, request_id=f"full{number}", **about) for number in range(30)
+            ]
         lost = [one for one in full if not one.record.logged]
         assert lost
         assert [AWAY in text for text in said if "again" not in text] == [True]
@@ -98,82 +104,86 @@ class TestFullDisk:
             assert one["clarification"] is None
             assert one["default_applied"] is None
             assert one["warnings"][-1] == UNLOGGED
-        same = ask("What is the excess?", lab=plain, **about)
+        same = ask("What is the excess?", system=plain, **about)
         assert [(one["status"], one["answer"]) for one in lost] == [(same["status"], same["answer"])] * len(lost)
-        french = ask(QUI, lab=lab, now=START)
+        french = ask(QUI, system=system, now=START)
         assert french["warnings"][-1] == sentence(UNLOGGED, "fr") != UNLOGGED
         with pytest.raises(UnwritableLogError):  # what it would teach is not lost in silence: it can be given again
-            [reply("before", "Storm and wind", lab=lab, now=START) for _ in range(30)]
-        switch(lab, False)
+            [reply("before", "Storm and wind", system=system, now=START) for _ in range(30)]
+        switch(system, False)
         with warned() as said:
-            again = ask("What is the excess?", lab=lab, request_id="after", **about)
+            again = ask("What is the excess?", system=system, request_id="after", **about)
         assert again["clarification"] is not None
         assert [f"{len(lost) + 1} questions are not in it" in text for text in said] == [True]
-        assert reply("before", "Storm and wind", lab=lab, now=START)["status"] in {"ok", "refuse"}
-        assert lab.audit is not None
-        assert lab.audit.rows()[0].candidate_votes["Storm and wind"] == 1.0
-        assert not lab.audit.verify().findings
+        assert reply("before", "Storm and wind", system=system, now=START)["status"] in {"ok", "refuse"}
+        assert system.audit is not None
+        assert system.audit.rows()[0].candidate_votes["Storm and wind"] == 1.0
+        assert not system.audit.verify().findings
 
-    def test_required_it_is_refused(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_required_it_is_refused(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
         """As without clarifications."""
-        lab = opened(audit="required")
+        system = opened(audit="required")
         failing(monkeypatch, "clarified")
         with pytest.raises(UnwritableLogError):
-            ask(WHO, lab=lab, documents=[ENGLISH], now=START)
-        assert lab.log_outages.now == ()
+            ask(WHO, system=system, documents=[ENGLISH], now=START)
+        assert system.log_outages.now == ()
 
     @pytest.mark.parametrize("step", ["opened", "settle", "met", "clarified", "decided"])
-    def test_whatever_step_fails(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    def test_whatever_step_fails(
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch, step: str
+    ) -> None:
         """No question is put to a user that the log has not, whole; the next one is."""
-        lab = opened()
+        system = opened()
         with monkeypatch.context() as patch:
             failing(patch, step)
             with pytest.warns(UserWarning, match=AWAY):
-                response = ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+                response = ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
         assert (response["clarification"], response["warnings"][-1]) == (None, UNLOGGED)
-        assert logged(lab, DECISIONS) == []
-        assert [one.questions for one in lab.log_outages.now] == [1]
+        assert logged(system, DECISIONS) == []
+        assert [one.questions for one in system.log_outages.now] == [1]
         with pytest.warns(UserWarning, match="1 question is not in it"):
-            assert ask(WHO, lab=lab, documents=[ENGLISH], request_id="r", now=START)["clarification"] is not None
-        assert [row["request_id"] for row in logged(lab, CLARIFICATIONS)] == ["r", *["q"] * (step == "decided")][::-1]
+            assert ask(WHO, system=system, documents=[ENGLISH], request_id="r", now=START)["clarification"] is not None
+        assert [row["request_id"] for row in logged(system, CLARIFICATIONS)] == ["r", *["q"] * (step == "decided")][
+            ::-1
+        ]
 
     @pytest.mark.parametrize("step", ["met", "decided"])
     def test_a_default_that_is_not_logged_is_not_applied(
-        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, step: str
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch, step: str
     ) -> None:
         """Silence could not confirm it, nor a reply correct it."""
-        lab = opened()
-        voted(lab, 9.5, 1)
+        system = opened()
+        voted(system, 9.5, 1)
         with monkeypatch.context() as patch:
             failing(patch, step)
             with pytest.warns(UserWarning, match=AWAY):
-                response = ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+                response = ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
         assert (response["default_applied"], response["warnings"][-1]) == (None, UNLOGGED)
-        assert logged(lab, APPLICATIONS) == []
+        assert logged(system, APPLICATIONS) == []
         with pytest.warns(UserWarning, match="1 question is not in it"):
-            again = ask(WHO, lab=lab, documents=[ENGLISH], request_id="r", now=START)
+            again = ask(WHO, system=system, documents=[ENGLISH], request_id="r", now=START)
         assert again["default_applied"] is not None
 
     def test_a_choice_that_is_not_learned_is_said(
-        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It is answered by the option that was chosen."""
         monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
-        lab = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
-        lab = lab.replace(lab.policy.replace("support.enabled", False))
-        first = ask("What is covered?", lab=lab, request_id="a", now=START)
+        system = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
+        system = system.replace(system.policy.replace("support.enabled", False))
+        first = ask("What is covered?", system=system, request_id="a", now=START)
         failing(monkeypatch, "signal")
         with pytest.warns(UserWarning, match=AWAY):
-            chosen = ask("What is covered?", lab=lab, selected_option=2, request_id="b", now=START)
+            chosen = ask("What is covered?", system=system, selected_option=2, request_id="b", now=START)
         assert chosen["warnings"][-1] == UNLOGGED
         assert set(chosen["sources"]) == set(first["options"][1]["sources"])
 
-    def test_a_bandit_keeps_its_round(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_bandit_keeps_its_round(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
         """Its own log may be whole: an id that it had is not given to it a second time."""
-        lab = opened({"strategy": {"arm": "bandit"}})
+        system = opened({"strategy": {"arm": "bandit"}})
         failing(monkeypatch, "signal")
         failing(monkeypatch, "met")
         with pytest.warns(UserWarning, match=AWAY):
-            response = ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+            response = ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
         assert response["warnings"][-1] == UNLOGGED
-        assert logged(lab, REPLIES) == []
+        assert logged(system, REPLIES) == []

@@ -11,7 +11,7 @@ import pytest
 import raglab
 from broker_documents import COVER, ENGLISH, FRENCH, OPEN, RENEWAL, ROLES, START, WORDING
 from raglab.live.ask import ask, reply
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.store.policies import Policy
 
 pytestmark = pytest.mark.slow
@@ -62,17 +62,17 @@ LEAST = 4  # of five phrasings
 def test_each_is_asked_and_answered(kind: str, tmp_path: Path, indexed: Path) -> None:
     """In at least four of five phrasings the gap is of its kind, and the reply leads to the wanted answer."""
     shutil.copytree(indexed, tmp_path / "index")
-    lab = Lab.open(tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True)
-    assert lab.audit is not None
+    system = System.open(tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True)
+    assert system.audit is not None
     failures = []
     for number, (question, documents, text, expected) in enumerate(PHRASINGS[kind]):
-        log = raglab.AuditLog(tmp_path / f"log-{number}.sqlite", learner=lab.audit.learner)  # nothing learned before
-        fresh = replace(lab, audit=log)
-        asked = ask(question, lab=fresh, documents=documents, request_id="q", now=START)
+        log = raglab.AuditLog(tmp_path / f"log-{number}.sqlite", learner=system.audit.learner)  # nothing learned before
+        fresh = replace(system, audit=log)
+        asked = ask(question, system=fresh, documents=documents, request_id="q", now=START)
         if asked["clarification"] is None or asked["clarification"]["audit"]["kind"] != kind:
             failures.append((question, asked["status"], asked["clarification"]))
             continue
-        said = reply("q", text, lab=fresh, now=START)
+        said = reply("q", text, system=fresh, now=START)
         if said["status"] != "ok" or expected.lower() not in said["answer"].lower():
             failures.append((question, said["status"], said["answer"] or said["refusal_reason"]))
     assert len(PHRASINGS[kind]) - len(failures) >= LEAST, failures

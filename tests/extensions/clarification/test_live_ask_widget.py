@@ -12,7 +12,7 @@ import pytest
 from broker_documents import COVER, ENGLISH, FRENCH, OPEN, QUI, START, WHO
 from raglab.live.ask import ask, buttons
 from raglab.live.response import Response
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.store.policies import Policy
 from raglab.text import NO_MATH
 
@@ -20,10 +20,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def lab(tmp_path: Path, indexed: Path) -> Lab:
+def system(tmp_path: Path, indexed: Path) -> System:
     """Return a system that clarifies."""
     shutil.copytree(indexed, tmp_path / "i")
-    return Lab.open(tmp_path / "i", policy=Policy.from_mapping(OPEN), clarify=True, cache=False)
+    return System.open(tmp_path / "i", policy=Policy.from_mapping(OPEN), clarify=True, cache=False)
 
 
 def parts(box: Any) -> tuple[Any, dict[str, Any], Any, Any]:
@@ -33,20 +33,20 @@ def parts(box: Any) -> tuple[Any, dict[str, Any], Any, Any]:
     return head, {one.description: one for one in (*row.children, send)}, own, shown
 
 
-def test_a_button_each_for_what_can_be_said(lab: Lab) -> None:
+def test_a_button_each_for_what_can_be_said(system: System) -> None:
     """Yes, no, every other value, and a field for the rest, in the question's language."""
-    said = ask(QUI, lab=lab, documents=[FRENCH], now=START)
-    head, row, own, _ = parts(buttons(said, lab=lab))
+    said = ask(QUI, system=system, documents=[FRENCH], now=START)
+    head, row, own, _ = parts(buttons(said, system=system))
     assert head.value == f'<span class="{NO_MATH}">{html.escape(said["clarification"]["question_to_user"])}</span>'
     assert list(row) == ["Oui", "Non", "tout le document", "Autre"]
     assert own.placeholder == "avec vos mots"
-    english = ask(WHO, lab=lab, documents=[ENGLISH], now=START)
-    assert list(parts(buttons(english, lab=lab))[1])[:2] == ["Yes", "No"]
+    english = ask(WHO, system=system, documents=[ENGLISH], now=START)
+    assert list(parts(buttons(english, system=system))[1])[:2] == ["Yes", "No"]
 
 
-def test_no_leaves_the_buttons_that_are_left(lab: Lab) -> None:
+def test_no_leaves_the_buttons_that_are_left(system: System) -> None:
     """What was declined has none any more."""
-    box = buttons(ask("What is the excess?", lab=lab, documents=[COVER], now=START), lab=lab)
+    box = buttons(ask("What is the excess?", system=system, documents=[COVER], now=START), system=system)
     before = list(parts(box)[1])
     parts(box)[1]["No"].click()
     after = list(parts(box)[1])
@@ -55,23 +55,23 @@ def test_no_leaves_the_buttons_that_are_left(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("label", ["No", "Yes"])
-def test_the_second_click_of_two_says_nothing(lab: Lab, label: str) -> None:
+def test_the_second_click_of_two_says_nothing(system: System, label: str) -> None:
     """It comes to a button that is gone: no vote, and what the first led to stays."""
-    box = buttons(ask("What is the excess?", lab=lab, documents=[COVER], now=START), lab=lab)
+    box = buttons(ask("What is the excess?", system=system, documents=[COVER], now=START), system=system)
     button = parts(box)[1][label]
     button.click()
-    assert lab.audit is not None
-    shown, votes = box.children[-1].outputs, lab.audit.rows()[0].candidate_votes
+    assert system.audit is not None
+    shown, votes = box.children[-1].outputs, system.audit.rows()[0].candidate_votes
     button.click()
-    assert (box.children[-1].outputs, lab.audit.rows()[0].candidate_votes) == (shown, votes)
+    assert (box.children[-1].outputs, system.audit.rows()[0].candidate_votes) == (shown, votes)
     assert len(votes) == 1
 
 
 @pytest.mark.parametrize("label", ["Oui", "tout le document"])
-def test_a_click_answers(lab: Lab, label: str) -> None:
+def test_a_click_answers(system: System, label: str) -> None:
     """The answer stands where the buttons were, and goes to whoever waits for it."""
     got: list[Response] = []
-    box = buttons(ask(QUI, lab=lab, documents=[FRENCH], now=START), lab=lab, then=got.append)
+    box = buttons(ask(QUI, system=system, documents=[FRENCH], now=START), system=system, then=got.append)
     _, row, _, shown = parts(box)
     row[label].click()
     assert got[0]["status"] == "ok"
@@ -80,9 +80,9 @@ def test_a_click_answers(lab: Lab, label: str) -> None:
     assert len(box.children) == 2
 
 
-def test_other_words_and_a_reply_that_is_refused(lab: Lab) -> None:
+def test_other_words_and_a_reply_that_is_refused(system: System) -> None:
     """What is no reply is said, and the buttons stay."""
-    box = buttons(ask(QUI, lab=lab, documents=[FRENCH], now=START), lab=lab)
+    box = buttons(ask(QUI, system=system, documents=[FRENCH], now=START), system=system)
     _, row, own, shown = parts(box)
     row["Autre"].click()
     assert "a reply must have 1 to 200 characters" in shown.outputs[0]["text"]
@@ -92,7 +92,7 @@ def test_other_words_and_a_reply_that_is_refused(lab: Lab) -> None:
     assert f"{FRENCH}#1" in shown.outputs[-1]["data"]["text/html"]
 
 
-def test_a_response_that_asks_nothing(lab: Lab) -> None:
+def test_a_response_that_asks_nothing(system: System) -> None:
     """Has no buttons."""
     with pytest.raises(ValueError, match="need a response that asks"):
-        buttons(ask("weather", lab=lab, now=START), lab=lab)
+        buttons(ask("weather", system=system, now=START), system=system)

@@ -40,7 +40,7 @@ from raglab.languages import sentence
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading, QuestionGap
 from raglab.live.response import KEYS, Response
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, DECISIONS, REPLIES, REQUESTS
 from raglab.values import Chunk, Status
 
@@ -52,24 +52,26 @@ ASKING: dict[str, Any] = {
 }
 
 
-def logged(lab: Lab, table: str, **where: Any) -> list[dict[str, Any]]:
+def logged(system: System, table: str, **where: Any) -> list[dict[str, Any]]:
     """Rows of the audit log."""
-    assert lab.audit is not None
-    with lab.audit.log.reading() as log:
+    assert system.audit is not None
+    with system.audit.log.reading() as log:
         return list(log.rows(table, **where))
 
 
-def voted(lab: Lab, votes: float, refused: int, *, field: str = "insurer_name", value: str = "1") -> None:
+def voted(system: System, votes: float, refused: int, *, field: str = "insurer_name", value: str = "1") -> None:
     """Give the row of schedules whole and half votes for a value, and rejections of it that name no other."""
-    assert lab.audit is not None
+    assert system.audit is not None
     whole = int(votes + refused)
     signals = ["explicit_yes"] * whole + ["implicit_ok"] * round(2 * (votes + refused - whole))
     for number, signal in enumerate([*signals, *["explicit_no"] * refused]):
         request = f"before-{number}"
-        about: dict[str, Any] = {"policy": lab.policy, "fingerprint": lab.fingerprint, "models": {}}
-        lab.audit.opened(request, WHO, now=START - timedelta(days=9), **about)
+        about: dict[str, Any] = {"policy": system.policy, "fingerprint": system.fingerprint, "models": {}}
+        system.audit.opened(request, WHO, now=START - timedelta(days=9), **about)
         key: tuple[str, str, dict[str, str]] = (field, "schedule", {})
-        lab.audit.signal(request, key, value, signal, conditions={"page_1_kind": "body"}, now=START - timedelta(days=9))
+        system.audit.signal(
+            request, key, value, signal, conditions={"page_1_kind": "body"}, now=START - timedelta(days=9)
+        )
 
 
 class TestWhatItBecame:
@@ -92,18 +94,20 @@ class TestWhatItBecame:
         ],
         ids=["open", "l2", "similarity", "generation"],
     )
-    def test_replay_decides_as_live(self, opened: Callable[..., Lab], policy: dict[str, Any]) -> None:
+    def test_replay_decides_as_live(self, opened: Callable[..., System], policy: dict[str, Any]) -> None:
         """Status and reason, of what was answered and of what was refused."""
-        lab, seen = opened(policy), []
+        system, seen = opened(policy), []
         for number, (question, document, answer) in enumerate(self.QUESTIONS):
             name = f"q{number}"
-            said = ask(question, lab=lab, documents=[document], request_id=name, now=START + timedelta(hours=number))
+            said = ask(
+                question, system=system, documents=[document], request_id=name, now=START + timedelta(hours=number)
+            )
             if said["clarification"] is not None and answer is not None:
-                said = reply(name, answer, lab=lab, now=START + timedelta(hours=number))
+                said = reply(name, answer, system=system, now=START + timedelta(hours=number))
             if said.record.evidence is None:
                 continue
-            trace = clarified_trace(name, lab)
-            replayed = raglab.decide(trace, lab.policy)
+            trace = clarified_trace(name, system)
+            replayed = raglab.decide(trace, system.policy)
             seen.append(said["status"])
             assert trace.cases[0].query != question
             assert Status(int(replayed.status[0])).name == said["status"], (question, said["refusal_reason"])
@@ -112,39 +116,39 @@ class TestWhatItBecame:
         assert seen
         assert policy or "ok" in seen
 
-    def test_nobody_is_asked_only_to_be_refused(self, opened: Callable[..., Lab]) -> None:
+    def test_nobody_is_asked_only_to_be_refused(self, opened: Callable[..., System]) -> None:
         """Where no value leads to an answer, the question is answered or refused as it is."""
-        lab = opened({"l2": {"enabled": True, "max_l2": 1e-9, "soft_max_l2": 1e-9}})
-        said = ask("what about pollution", lab=lab, documents=[WORDING], request_id="q", now=START)
+        system = opened({"l2": {"enabled": True, "max_l2": 1e-9, "soft_max_l2": 1e-9}})
+        said = ask("what about pollution", system=system, documents=[WORDING], request_id="q", now=START)
         assert (said["status"], said["clarification"]) == ("refuse", None)
-        assert logged(lab, CLARIFICATIONS) == []
+        assert logged(system, CLARIFICATIONS) == []
         assert said.record.evidence is None
 
-    def test_the_hits_are_of_the_scope(self, opened: Callable[..., Lab]) -> None:
+    def test_the_hits_are_of_the_scope(self, opened: Callable[..., System]) -> None:
         """Only passages of the page that the user named."""
-        lab = opened()
-        said = ask("what does page 5 say?", lab=lab, documents=[COVER], request_id="q", now=START)
+        system = opened()
+        said = ask("what does page 5 say?", system=system, documents=[COVER], request_id="q", now=START)
         assert (said["status"], said["sources"]) == ("ok", [f"{COVER}#5"])
-        assert {chunk.shown for chunk in clarified_trace("q", lab).chunks} == {f"{COVER}#5"}
+        assert {chunk.shown for chunk in clarified_trace("q", system).chunks} == {f"{COVER}#5"}
 
-    def test_a_trace_of_what_was_read_or_of_no_text(self, opened: Callable[..., Lab]) -> None:
+    def test_a_trace_of_what_was_read_or_of_no_text(self, opened: Callable[..., System]) -> None:
         """A field that was read has no hits; a log without texts has no query."""
-        lab = opened()
-        ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
-        reply("q", "oui", lab=lab, now=START)
+        system = opened()
+        ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
+        reply("q", "oui", system=system, now=START)
         with pytest.raises(ValueError, match="retrieved anew, got 'q'"):
-            clarified_trace("q", lab)
+            clarified_trace("q", system)
         with pytest.raises(ValueError, match="'boat'"):
-            clarified_trace("boat", lab)
+            clarified_trace("boat", system)
 
 
 class TestTheArticle:
     """Rule S5.9: the cases of the clarification article."""
 
-    def test_case_1_in_french(self, opened: Callable[..., Lab]) -> None:
+    def test_case_1_in_french(self, opened: Callable[..., System]) -> None:
         """The first time the user is asked, says yes, is answered from page 1, and the default has its first vote."""
-        lab = opened()
-        asked = ask(QUI, lab=lab, documents=[FRENCH], request_id="one", session="ann", now=START)
+        system = opened()
+        asked = ask(QUI, system=system, documents=[FRENCH], request_id="one", session="ann", now=START)
         assert (asked["status"], asked["answer"], asked["sources"]) == ("ambiguous", None, [])
         assert "page 1" in asked["clarification"]["question_to_user"]
         assert asked["clarification"]["question_to_user"].startswith("Je ")
@@ -152,114 +156,116 @@ class TestTheArticle:
         assert [one["id"] for one in asked["options"]] == list(range(1, len(asked["options"]) + 1))
         assert asked["options"][0] == {"id": 1, "value": "1", "text": "page 1"}
         assert asked["options"][-1]["value"] == "other"
-        said = reply("one", "Oui", lab=lab, now=START + timedelta(minutes=1))
+        said = reply("one", "Oui", system=system, now=START + timedelta(minutes=1))
         assert (said["status"], said["request_id"], said["sources"]) == ("ok", "one", [f"{FRENCH}#1"])
         assert "Vauban Assurances SA" in said["answer"]
         assert (said["clarification"], said["default_applied"], said["route"]) == (None, None, "extract")
-        assert [row["session"] for row in logged(lab, REQUESTS)] == ["ann"]
-        (clarified,) = logged(lab, CLARIFICATIONS)
+        assert [row["session"] for row in logged(system, REQUESTS)] == ["ann"]
+        (clarified,) = logged(system, CLARIFICATIONS)
         assert (clarified["target_field"], clarified["proposed"], clarified["gate"]) == ("insurer_name", "1", "ask")
         assert clarified["gain"] is not None
-        assert [row["reply"] for row in logged(lab, REPLIES)] == ["Oui"]
-        assert [(row["kind"], row["signal"]) for row in logged(lab, CHANGES)] == [
+        assert [row["reply"] for row in logged(system, REPLIES)] == ["Oui"]
+        assert [(row["kind"], row["signal"]) for row in logged(system, CHANGES)] == [
             ("met", ""),
             ("signal", "explicit_yes"),
         ]
-        assert [row["status"] for row in logged(lab, DECISIONS)] == ["ambiguous", "ok"]
-        assert logged(lab, APPLICATIONS) == []
-        assert lab.audit is not None
-        (row,) = lab.audit.rows()
+        assert [row["status"] for row in logged(system, DECISIONS)] == ["ambiguous", "ok"]
+        assert logged(system, APPLICATIONS) == []
+        assert system.audit is not None
+        (row,) = system.audit.rows()
         assert (row.target_field, row.doctype, row.candidate_votes) == ("insurer_name", "schedule", {"1": 1.0})
         assert row.strata["page_1_kind"].keys() == {"body"}
-        assert lab.audit.rebuild() == (row,)
+        assert system.audit.rebuild() == (row,)
 
-    def test_case_2_in_english(self, opened: Callable[..., Lab]) -> None:
+    def test_case_2_in_english(self, opened: Callable[..., System]) -> None:
         """9.5 votes from 12 requests are 0.79: the default is applied in silence and named."""
-        lab = opened()
-        voted(lab, 9.5, 1)
-        assert lab.audit is not None
-        (row,) = lab.audit.rows()
+        system = opened()
+        voted(system, 9.5, 1)
+        assert system.audit is not None
+        (row,) = system.audit.rows()
         assert (row.candidate_votes, row.sample_size, round(row.confidence, 2)) == ({"1": 9.5}, 12, 0.79)
-        said = ask(WHO, lab=lab, documents=[ENGLISH], request_id="two", session="ann", now=START)
+        said = ask(WHO, system=system, documents=[ENGLISH], request_id="two", session="ann", now=START)
         assert (said["status"], said["clarification"], said["sources"]) == ("ok", None, [f"{ENGLISH}#1"])
         assert "Castellan Specialty" in said["answer"]
         named = {"field": "insurer_name", "value": "1", "row_id": row.row_id, "version": row.version}
         assert said["default_applied"] == named | {"confidence": row.confidence, "gate": "ask_occasionally"}
         assert any("by the learned default for schedule" in text for text in said["warnings"])
-        (applied,) = logged(lab, APPLICATIONS)
+        (applied,) = logged(system, APPLICATIONS)
         assert (applied["value"], applied["version"], applied["confidence"]) == ("1", row.version, row.confidence)
-        ask("Is theft covered?", lab=lab, session="ann", now=START + timedelta(minutes=5))
-        (later,) = lab.audit.rows()
+        ask("Is theft covered?", system=system, session="ann", now=START + timedelta(minutes=5))
+        (later,) = system.audit.rows()
         assert later.candidate_votes == {"1": 10.0}
-        assert "implicit_ok" in {one["signal"] for one in logged(lab, CHANGES, request_id="two")}
+        assert "implicit_ok" in {one["signal"] for one in logged(system, CHANGES, request_id="two")}
 
-    def test_case_12(self, opened: Callable[..., Lab]) -> None:
+    def test_case_12(self, opened: Callable[..., System]) -> None:
         """On a cover sheet the silent default fails, the table of contents is asked for, and read."""
-        lab = opened()
-        voted(lab, 9.5, 1)
-        asked = ask(WHO, lab=lab, documents=[COVER], request_id="twelve", now=START)
+        system = opened()
+        voted(system, 9.5, 1)
+        asked = ask(WHO, system=system, documents=[COVER], request_id="twelve", now=START)
         assert asked["status"] == "ambiguous"
         assert asked["clarification"]["proposed_default"] == "toc"
         text = asked["clarification"]["question_to_user"]
         assert text.startswith("Page 1 did not name")
         assert "table of contents" in text
         assert "1" not in [one["value"] for one in asked["options"]]
-        said = reply("twelve", "try TOC", lab=lab, now=START)
+        said = reply("twelve", "try TOC", system=system, now=START)
         assert (said["status"], said["sources"]) == ("ok", [f"{COVER}#2"])
         assert "Acme Assurance plc" in said["answer"]
-        signals = [one["signal"] for one in logged(lab, CHANGES, request_id="twelve") if one["kind"] == "signal"]
+        signals = [one["signal"] for one in logged(system, CHANGES, request_id="twelve") if one["kind"] == "signal"]
         assert signals == ["failure", "explicit_yes"]
-        (clarified,) = logged(lab, CLARIFICATIONS)
+        (clarified,) = logged(system, CLARIFICATIONS)
         assert clarified["tried"] == ["1"]
-        assert logged(lab, APPLICATIONS) == []  # what read nothing was tried, and not applied
+        assert logged(system, APPLICATIONS) == []  # what read nothing was tried, and not applied
 
     @pytest.mark.parametrize(("rule", "questions"), [("vote_share", 3), ("posterior", 1)])
     def test_twelve_bodies_and_a_cover_sheet(
-        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, rule: str, questions: int
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch, rule: str, questions: int
     ) -> None:
         """Twelve bodies, asked or in silence, a cover sheet, the contents: split there; both then in silence."""
         monkeypatch.setenv("RAGLAB_CLARIFY_RULE", rule)
-        lab = opened()
-        assert lab.audit is not None
+        system = opened()
+        assert system.audit is not None
         bodies = []
         for number in range(12):
             now, request = START + timedelta(days=2 * number), f"body-{number}"
-            response = ask(WHO, lab=lab, documents=[ENGLISH], request_id=request, now=now)
+            response = ask(WHO, system=system, documents=[ENGLISH], request_id=request, now=now)
             bodies.append(response["clarification"] is not None)
             if bodies[-1]:
-                response = reply(request, "yes", lab=lab, now=now)
+                response = reply(request, "yes", system=system, now=now)
             assert (response["status"], response["sources"]) == ("ok", [f"{ENGLISH}#1"])
-        assert (bodies[0], sum(bodies), len(lab.audit.rows())) == (True, questions, 1)
+        assert (bodies[0], sum(bodies), len(system.audit.rows())) == (True, questions, 1)
         now = START + timedelta(days=30)
-        cover = ask(WHO, lab=lab, documents=[COVER], request_id="cover-0", now=now)
+        cover = ask(WHO, system=system, documents=[COVER], request_id="cover-0", now=now)
         assert cover["clarification"]["question_to_user"].startswith("Page 1 did not name")
         assert {"request_id", "model", "prompt_version"} <= set(cover["clarification"]["audit"])
-        assert len(lab.audit.rows()) == 1  # the failure alone says nothing of what is right
-        assert reply("cover-0", "try TOC", lab=lab, now=now)["sources"] == [f"{COVER}#2"]
-        conditions = [row.sub_conditions for row in lab.audit.rows()]
+        assert len(system.audit.rows()) == 1  # the failure alone says nothing of what is right
+        assert reply("cover-0", "try TOC", system=system, now=now)["sources"] == [f"{COVER}#2"]
+        conditions = [row.sub_conditions for row in system.audit.rows()]
         assert conditions == [{}, {"page_1_kind": "body"}, {"page_1_kind": "coversheet"}]
         for days in (40, 50):
             for document, value, page in ((ENGLISH, "1", 1), (COVER, "toc", 2)):
                 request, now = f"{value}-{days}", START + timedelta(days=days)
-                response = ask(WHO, lab=lab, documents=[document], request_id=request, now=now)
+                response = ask(WHO, system=system, documents=[document], request_id=request, now=now)
                 assert (response["clarification"], response["sources"]) == (None, [f"{document}#{page}"])
                 assert response["default_applied"]["value"] == value
-                assert explain_request(request, lab.audit).rebuilt
-        assert lab.audit.rebuild() == lab.audit.rows()
+                assert explain_request(request, system.audit).rebuilt
+        assert system.audit.rebuild() == system.audit.rows()
 
-    def test_evidence_waits_for_the_second(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_evidence_waits_for_the_second(
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The rule beside it: a setting, with its alpha."""
         monkeypatch.setenv("RAGLAB_CLARIFY_SPLIT", "evidence")
         monkeypatch.setenv("RAGLAB_CLARIFY_ALPHA", "0.05")
-        lab = opened()
-        voted(lab, 12.0, 0)
-        assert lab.audit is not None
+        system = opened()
+        voted(system, 12.0, 0)
+        assert system.audit is not None
         for number in range(2):
-            assert len(lab.audit.rows()) == 1
-            ask(WHO, lab=lab, documents=[COVER], request_id=f"cover-{number}", now=START)
+            assert len(system.audit.rows()) == 1
+            ask(WHO, system=system, documents=[COVER], request_id=f"cover-{number}", now=START)
             if number == 0:
-                reply(f"cover-{number}", "try TOC", lab=lab, now=START)
-        assert len(lab.audit.rows()) > 1
+                reply(f"cover-{number}", "try TOC", system=system, now=START)
+        assert len(system.audit.rows()) > 1
 
 
 class TestFailures:
@@ -276,7 +282,7 @@ class TestFailures:
     @pytest.mark.parametrize(("kind", "question", "documents", "value", "words"), CASES, ids=[one[0] for one in CASES])
     def test_asked_once_and_answered(
         self,
-        opened: Callable[..., Lab],
+        opened: Callable[..., System],
         kind: str,
         question: str,
         documents: tuple[str, ...],
@@ -284,293 +290,297 @@ class TestFailures:
         words: tuple[str, ...],
     ) -> None:
         """The user names another value than the proposed one: it gains what that one loses, and is answered from."""
-        lab = opened()
-        asked = ask(question, lab=lab, documents=documents, request_id="q", now=START)
+        system = opened()
+        asked = ask(question, system=system, documents=documents, request_id="q", now=START)
         assert asked["status"] == "ambiguous", asked
         assert asked["clarification"]["audit"]["kind"] == kind
         assert len(asked["options"]) >= 2
         proposed = asked["clarification"]["proposed_default"]
         assert proposed != value
         assert value in asked["clarification"]["candidate_values"]
-        said = reply("q", value, lab=lab, now=START)
+        said = reply("q", value, system=system, now=START)
         assert said["status"] in {"ok", "refuse"}
         assert (said["clarification"], said["request_id"]) == (None, "q")
         assert not words or any(word in said["answer"] for word in words)
-        assert lab.audit is not None
-        (row,) = lab.audit.rows()
+        assert system.audit is not None
+        (row,) = system.audit.rows()
         assert row.candidate_votes[value] == 1.0
         assert row.candidate_votes[proposed] == -1.0
-        assert explain_request("q", lab.audit).rebuilt
+        assert explain_request("q", system.audit).rebuilt
 
-    def test_a_version_scopes_the_answer(self, opened: Callable[..., Lab]) -> None:
+    def test_a_version_scopes_the_answer(self, opened: Callable[..., System]) -> None:
         """The old schedule and the renewal answer the same question apart."""
         question, documents = "What is the excess for escape of water?", [COVER, RENEWAL]
         sources = {}
         for value in ("oldest", "newest"):
-            lab = opened()
-            ask(question, lab=lab, documents=documents, request_id=value, now=START)
-            sources[value] = reply(value, value, lab=lab, now=START)["sources"]
+            system = opened()
+            ask(question, system=system, documents=documents, request_id=value, now=START)
+            sources[value] = reply(value, value, system=system, now=START)["sources"]
         assert {one.split("#")[0] for one in sources["oldest"]} == {COVER}
         assert {one.split("#")[0] for one in sources["newest"]} == {RENEWAL}
 
-    def test_afterwards_it_is_silent(self, opened: Callable[..., Lab]) -> None:
+    def test_afterwards_it_is_silent(self, opened: Callable[..., System]) -> None:
         """What was asked once is not asked of the next document of the kind."""
-        lab = opened()
-        ask("What is the excess?", lab=lab, documents=[COVER], request_id="a", now=START)
-        reply("a", "storm", lab=lab, now=START)
-        reply_of = ask("What is the excess?", lab=lab, documents=[COVER], request_id="b", now=START + timedelta(days=1))
+        system = opened()
+        ask("What is the excess?", system=system, documents=[COVER], request_id="a", now=START)
+        reply("a", "storm", system=system, now=START)
+        reply_of = ask(
+            "What is the excess?", system=system, documents=[COVER], request_id="b", now=START + timedelta(days=1)
+        )
         if reply_of["clarification"] is not None:  # a vote against the other halves the confidence
-            reply("b", "storm", lab=lab, now=START + timedelta(days=1))
-        third = ask("What is the excess?", lab=lab, documents=[COVER], request_id="c", now=START + timedelta(days=2))
+            reply("b", "storm", system=system, now=START + timedelta(days=1))
+        third = ask(
+            "What is the excess?", system=system, documents=[COVER], request_id="c", now=START + timedelta(days=2)
+        )
         assert third["default_applied"]["value"] == "Storm and wind"
 
 
 class TestReplies:
     """What a reply means, and what it does."""
 
-    def test_no_shows_what_is_left_once(self, opened: Callable[..., Lab]) -> None:
+    def test_no_shows_what_is_left_once(self, opened: Callable[..., System]) -> None:
         """A value that is declined loses a vote and is not answered; a second no ends the request with its reason."""
-        lab = opened()
-        asked = ask("What is the excess?", lab=lab, documents=[COVER], request_id="q", now=START)
+        system = opened()
+        asked = ask("What is the excess?", system=system, documents=[COVER], request_id="q", now=START)
         first = asked["clarification"]["candidate_values"]
-        again = reply("q", "no", lab=lab, now=START)
+        again = reply("q", "no", system=system, now=START)
         assert (again["status"], again["request_id"], again["answer"]) == ("ambiguous", "q", None)
         assert again["clarification"]["question_to_user"] == asked["clarification"]["question_to_user"]
         assert again["clarification"]["candidate_values"] == first[1:]
         assert first[0] not in [option["value"] for option in again["options"]]
-        assert len(logged(lab, CLARIFICATIONS)) == 1
-        assert lab.audit is not None
-        assert lab.audit.rows()[0].candidate_votes == {first[0]: -1.0}
-        said = reply("q", "no", lab=lab, now=START)
+        assert len(logged(system, CLARIFICATIONS)) == 1
+        assert system.audit is not None
+        assert system.audit.rows()[0].candidate_votes == {first[0]: -1.0}
+        said = reply("q", "no", system=system, now=START)
         assert (said["status"], said["sources"]) == ("refuse", [])
         assert "excess" in said["refusal_reason"]
-        assert lab.audit.rows()[0].candidate_votes == {first[0]: -1.0, first[1]: -1.0}
-        assert explain_request("q", lab.audit).rebuilt
+        assert system.audit.rows()[0].candidate_votes == {first[0]: -1.0, first[1]: -1.0}
+        assert explain_request("q", system.audit).rebuilt
         with pytest.raises(ValueError, match="takes one reply"):
-            reply("q", "yes", lab=lab, now=START)
+            reply("q", "yes", system=system, now=START)
 
-    def test_a_no_that_leaves_no_choice_is_a_refusal(self, opened: Callable[..., Lab]) -> None:
+    def test_a_no_that_leaves_no_choice_is_a_refusal(self, opened: Callable[..., System]) -> None:
         """Fewer than two values are left: the last one is not taken for the user's."""
-        lab = opened()
-        asked = ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        system = opened()
+        asked = ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
         assert len(asked["clarification"]["candidate_values"]) == 2
-        said = reply("q", "non", lab=lab, now=START)
+        said = reply("q", "non", system=system, now=START)
         assert (said["status"], said["sources"]) == ("refuse", [])
         assert "page 1" in said["refusal_reason"]
 
-    def test_what_is_not_understood_changes_nothing(self, opened: Callable[..., Lab]) -> None:
+    def test_what_is_not_understood_changes_nothing(self, opened: Callable[..., System]) -> None:
         """The request is shown again as it was, and a yes then answers it; twice ends it."""
-        lab = opened()
+        system = opened()
         for name, last, status in (("a", "oui", "ok"), ("b", "perhaps", "refuse")):
-            asked = ask(QUI, lab=lab, documents=[FRENCH], request_id=name, now=START)
-            assert lab.audit is not None
-            before = [row.candidate_votes for row in lab.audit.rows()]
-            again = reply(name, "banana", lab=lab, now=START)
+            asked = ask(QUI, system=system, documents=[FRENCH], request_id=name, now=START)
+            assert system.audit is not None
+            before = [row.candidate_votes for row in system.audit.rows()]
+            again = reply(name, "banana", system=system, now=START)
             assert again["clarification"] == asked["clarification"]
             assert again["options"] == asked["options"]
-            assert [row.candidate_votes for row in lab.audit.rows()] == before
-            said = reply(name, last, lab=lab, now=START)
+            assert [row.candidate_votes for row in system.audit.rows()] == before
+            said = reply(name, last, system=system, now=START)
             assert said["status"] == status
-            assert explain_request(name, lab.audit).rebuilt
+            assert explain_request(name, system.audit).rebuilt
             if status == "ok":
-                lab = opened()
+                system = opened()
 
-    def test_a_page_that_finds_nothing_is_no_second_question(self, opened: Callable[..., Lab]) -> None:
+    def test_a_page_that_finds_nothing_is_no_second_question(self, opened: Callable[..., System]) -> None:
         """What is left is tried by itself and named; the page's failure is noted."""
-        lab = opened()
-        ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
-        said = reply("q", "page 3", lab=lab, now=START)
+        system = opened()
+        ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
+        said = reply("q", "page 3", system=system, now=START)
         assert (said["status"], said["clarification"]) == ("ok", None)
         assert any("the insurer was not found in page 3" in text for text in said["warnings"])
-        signals = [one["signal"] for one in logged(lab, CHANGES, request_id="q") if one["kind"] == "signal"]
+        signals = [one["signal"] for one in logged(system, CHANGES, request_id="q") if one["kind"] == "signal"]
         assert signals == ["explicit_no", "failure"]
-        assert lab.audit is not None
-        assert lab.audit.rows()[0].candidate_votes == {"1": -1.0, "3": 1.0}
+        assert system.audit is not None
+        assert system.audit.rows()[0].candidate_votes == {"1": -1.0, "3": 1.0}
 
-    def test_a_silent_default_is_corrected(self, opened: Callable[..., Lab]) -> None:
+    def test_a_silent_default_is_corrected(self, opened: Callable[..., System]) -> None:
         """A value takes its place, under the same id, with a second decision; silence then says nothing."""
-        lab = opened()
-        voted(lab, 9.5, 1)
-        first = ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", session="ann", now=START)
+        system = opened()
+        voted(system, 9.5, 1)
+        first = ask(WHO, system=system, documents=[ENGLISH], request_id="q", session="ann", now=START)
         assert first["default_applied"] is not None
-        again = reply("q", "the whole document", lab=lab, now=START + timedelta(minutes=1))
+        again = reply("q", "the whole document", system=system, now=START + timedelta(minutes=1))
         assert (again["status"], again["request_id"], again["default_applied"]) == ("ok", "q", None)
-        assert [row["status"] for row in logged(lab, DECISIONS, request_id="q")] == ["ok", "ok"]
-        ask("Is theft covered?", lab=lab, session="ann", now=START + timedelta(hours=1))
-        assert lab.audit is not None
-        assert lab.audit.rows()[0].candidate_votes == {"1": 8.5, "document": 1.0}
+        assert [row["status"] for row in logged(system, DECISIONS, request_id="q")] == ["ok", "ok"]
+        ask("Is theft covered?", system=system, session="ann", now=START + timedelta(hours=1))
+        assert system.audit is not None
+        assert system.audit.rows()[0].candidate_votes == {"1": 8.5, "document": 1.0}
 
-    def test_a_silent_default_is_confirmed(self, opened: Callable[..., Lab]) -> None:
+    def test_a_silent_default_is_confirmed(self, opened: Callable[..., System]) -> None:
         """Yes is a whole vote, and no half one follows."""
-        lab = opened()
-        voted(lab, 9.5, 1)
-        ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", session="ann", now=START)
-        reply("q", "yes", lab=lab, now=START)
-        ask("Is theft covered?", lab=lab, session="ann", now=START + timedelta(hours=1))
-        assert lab.audit is not None
-        assert lab.audit.rows()[0].candidate_votes == {"1": 10.5}
+        system = opened()
+        voted(system, 9.5, 1)
+        ask(WHO, system=system, documents=[ENGLISH], request_id="q", session="ann", now=START)
+        reply("q", "yes", system=system, now=START)
+        ask("Is theft covered?", system=system, session="ann", now=START + timedelta(hours=1))
+        assert system.audit is not None
+        assert system.audit.rows()[0].candidate_votes == {"1": 10.5}
 
-    def test_silence_of_a_day_is_acceptance_whoever_asks_next(self, opened: Callable[..., Lab]) -> None:
+    def test_silence_of_a_day_is_acceptance_whoever_asks_next(self, opened: Callable[..., System]) -> None:
         """After 24 hours any request settles it, not before."""
-        lab = opened()
-        voted(lab, 9.5, 1)
-        ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", session="ann", now=START)
-        ask("Is theft covered?", lab=lab, session="bob", now=START + timedelta(hours=23))
-        assert lab.audit is not None
-        assert lab.audit.rows()[0].candidate_votes == {"1": 9.5}
-        ask("Is flood covered?", lab=lab, session="bob", now=START + timedelta(hours=25))
-        assert lab.audit.rows()[0].candidate_votes == {"1": 10.0}
+        system = opened()
+        voted(system, 9.5, 1)
+        ask(WHO, system=system, documents=[ENGLISH], request_id="q", session="ann", now=START)
+        ask("Is theft covered?", system=system, session="bob", now=START + timedelta(hours=23))
+        assert system.audit is not None
+        assert system.audit.rows()[0].candidate_votes == {"1": 9.5}
+        ask("Is flood covered?", system=system, session="bob", now=START + timedelta(hours=25))
+        assert system.audit.rows()[0].candidate_votes == {"1": 10.0}
 
-    def test_a_correction_after_a_day_is_too_late(self, opened: Callable[..., Lab]) -> None:
+    def test_a_correction_after_a_day_is_too_late(self, opened: Callable[..., System]) -> None:
         """Also where nobody has asked anything since."""
-        lab = opened()
-        voted(lab, 9.5, 1)
-        ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", session="ann", now=START)
+        system = opened()
+        voted(system, 9.5, 1)
+        ask(WHO, system=system, documents=[ENGLISH], request_id="q", session="ann", now=START)
         with pytest.raises(ValueError, match="within 24 hours, and 'q' was settled"):
-            reply("q", "page 3", lab=lab, now=START + timedelta(hours=25))
-        assert lab.audit is not None
-        assert lab.audit.rows()[0].candidate_votes == {"1": 10.0}
+            reply("q", "page 3", system=system, now=START + timedelta(hours=25))
+        assert system.audit is not None
+        assert system.audit.rows()[0].candidate_votes == {"1": 10.0}
 
-    def test_what_cannot_be_replied_to(self, opened: Callable[..., Lab]) -> None:
+    def test_what_cannot_be_replied_to(self, opened: Callable[..., System]) -> None:
         """Unknown, settled, replied already, never asked: each says so."""
-        lab = opened()
+        system = opened()
         with pytest.raises(ValueError, match="nobody"):
-            reply("nobody", "yes", lab=lab)
-        ask("Is theft covered?", lab=lab, request_id="plain", now=START)
+            reply("nobody", "yes", system=system)
+        ask("Is theft covered?", system=system, request_id="plain", now=START)
         with pytest.raises(ValueError, match="asked about or filled in, got 'plain'"):
-            reply("plain", "yes", lab=lab)
-        ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+            reply("plain", "yes", system=system)
+        ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
         for wrong in ("", "x" * 201):
             with pytest.raises(ValueError, match="reply must"):
-                reply("q", wrong, lab=lab)
-        reply("q", "yes", lab=lab, now=START)
+                reply("q", wrong, system=system)
+        reply("q", "yes", system=system, now=START)
         with pytest.raises(ValueError, match="one reply, and 'q' had 'yes'"):
-            reply("q", "no", lab=lab)
-        silent = ask(WHO, lab=lab, documents=[ENGLISH], request_id="s", session="ann", now=START)
+            reply("q", "no", system=system)
+        silent = ask(WHO, system=system, documents=[ENGLISH], request_id="s", session="ann", now=START)
         assert silent["default_applied"] is not None
-        ask("Is theft covered?", lab=lab, session="ann", now=START + timedelta(minutes=5))
+        ask("Is theft covered?", system=system, session="ann", now=START + timedelta(minutes=5))
         with pytest.raises(ValueError, match="was settled at"):
-            reply("s", "no", lab=lab)
+            reply("s", "no", system=system)
         with pytest.raises(ValueError, match="clarify=True"):
-            reply("q", "yes", lab=opened(clarify=False))
+            reply("q", "yes", system=opened(clarify=False))
         other = opened({"confidence": {"enabled": True}})
-        ask(WHO, lab=opened(), documents=[COVER], request_id="p")
+        ask(WHO, system=opened(), documents=[COVER], request_id="p")
         with pytest.raises(ValueError, match="policy_id that asked"):
-            reply("p", "yes", lab=other)
+            reply("p", "yes", system=other)
 
     def test_a_log_without_texts_needs_the_question_again(
-        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The same question completes it, another is refused."""
         monkeypatch.setenv("RAGLAB_AUDIT_QUERY", "hash")
-        lab = opened()
-        ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        system = opened()
+        ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
         with pytest.raises(ValueError, match="give the question again"):
-            reply("q", "oui", lab=lab)
+            reply("q", "oui", system=system)
         with pytest.raises(ValueError, match="must be the one that was asked"):
-            reply("q", "oui", lab=lab, question=WHO)
-        assert reply("q", "oui", lab=lab, question=QUI)["sources"] == [f"{FRENCH}#1"]
+            reply("q", "oui", system=system, question=WHO)
+        assert reply("q", "oui", system=system, question=QUI)["sources"] == [f"{FRENCH}#1"]
 
-    def test_a_number_names_an_option_where_no_page_is_meant(self, opened: Callable[..., Lab]) -> None:
+    def test_a_number_names_an_option_where_no_page_is_meant(self, opened: Callable[..., System]) -> None:
         """The second of the values is the second option."""
-        lab = opened()
-        asked = ask("What is the excess?", lab=lab, documents=[COVER], request_id="q", now=START)
-        reply("q", " 2 ", lab=lab, now=START)
-        assert lab.audit is not None
-        assert lab.audit.rows()[0].candidate_votes[asked["options"][1]["value"]] == 1.0
+        system = opened()
+        asked = ask("What is the excess?", system=system, documents=[COVER], request_id="q", now=START)
+        reply("q", " 2 ", system=system, now=START)
+        assert system.audit is not None
+        assert system.audit.rows()[0].candidate_votes[asked["options"][1]["value"]] == 1.0
 
-    def test_the_figure_stands_before_a_row_of_several(self, opened: Callable[..., Lab]) -> None:
+    def test_the_figure_stands_before_a_row_of_several(self, opened: Callable[..., System]) -> None:
         """An old and a new figure in one row: the answer says which was read."""
         asks = "What is the escape of water excess from the 2025 renewal?"
-        said = ask(asks, lab=opened(), documents=[RENEWAL], now=START)
+        said = ask(asks, system=opened(), documents=[RENEWAL], now=START)
         assert (said["answer"], said["status"]) == ("£500: Escape of water excess; £350; £500", "ok")
 
-    def test_a_bandit_chooses_once_more_for_a_correction(self, opened: Callable[..., Lab]) -> None:
+    def test_a_bandit_chooses_once_more_for_a_correction(self, opened: Callable[..., System]) -> None:
         """A silent default that the chain answered is corrected under the same id, by a choice of its own."""
-        lab = opened(arm="bandit")
-        ask("the cancellation section", lab=lab, documents=[WORDING], request_id="a", now=START)
-        reply("a", "yes", lab=lab, now=START)
-        silent = ask("the cancellation section", lab=lab, documents=[WORDING], request_id="b", now=START)
+        system = opened(arm="bandit")
+        ask("the cancellation section", system=system, documents=[WORDING], request_id="a", now=START)
+        reply("a", "yes", system=system, now=START)
+        silent = ask("the cancellation section", system=system, documents=[WORDING], request_id="b", now=START)
         assert (silent["default_applied"]["value"], silent["arm"]) == ("cite", "hybrid")
-        again = reply("b", "summarise it", lab=lab, now=START)
+        again = reply("b", "summarise it", system=system, now=START)
         assert (again["request_id"], again["arm"], again["default_applied"]) == ("b", "hybrid", None)
-        assert lab.online is not None
-        assert list(lab.online.frame()["request_id"]) == ["a", "b", "b~reply"]
-        assert lab.audit is not None
-        assert lab.audit.rows()[0].candidate_votes == {"cite": 0.0, "summarise": 1.0}
+        assert system.online is not None
+        assert list(system.online.frame()["request_id"]) == ["a", "b", "b~reply"]
+        assert system.audit is not None
+        assert system.audit.rows()[0].candidate_votes == {"cite": 0.0, "summarise": 1.0}
 
     def test_nothing_found_anywhere_is_a_refusal(
-        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Where the user's page and all that is left find nothing, the reason names what was read."""
-        lab = opened()
-        ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        system = opened()
+        ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
         monkeypatch.setattr(protocol_calls, "read_value", lambda *_, **__: None)
-        said = reply("q", "page 2", lab=lab, now=START)
-        assert (said["status"], said["answer"]) == ("refuse", sentence(lab.policy.refusal_message, "fr"))
+        said = reply("q", "page 2", system=system, now=START)
+        assert (said["status"], said["answer"]) == ("refuse", sentence(system.policy.refusal_message, "fr"))
         assert "l'assureur est introuvable ici : page 2 ou " in said["refusal_reason"]
-        assert lab.audit is not None
-        assert explain_request("q", lab.audit).rebuilt
-        plain = ask(QUI, lab=lab, documents=[FRENCH], request_id="r", now=START)
+        assert system.audit is not None
+        assert explain_request("q", system.audit).rebuilt
+        plain = ask(QUI, system=system, documents=[FRENCH], request_id="r", now=START)
         assert (plain["clarification"], plain["arm"]) == (None, "hybrid")
         assert any("l'assureur est introuvable ici" in text for text in plain["warnings"])
 
-    def test_a_value_of_the_documents_wins(self, opened: Callable[..., Lab]) -> None:
+    def test_a_value_of_the_documents_wins(self, opened: Callable[..., System]) -> None:
         """What is none of the values on offer is answered as the documents state it, and is a vote for it."""
-        lab = opened()
-        asked = ask("What is the excess?", lab=lab, documents=[COVER], request_id="q", now=START)
+        system = opened()
+        asked = ask("What is the excess?", system=system, documents=[COVER], request_id="q", now=START)
         assert "Subsidence" not in asked["clarification"]["candidate_values"]
-        said = reply("q", "the one for trace and access", lab=lab, now=START)
+        said = reply("q", "the one for trace and access", system=system, now=START)
         assert any("none of the values on offer" in text for text in said["warnings"])
         assert "Trace and access" in said["answer"]
-        assert lab.audit is not None
+        assert system.audit is not None
         proposed = asked["clarification"]["proposed_default"]
-        assert lab.audit.rows()[0].candidate_votes == {proposed: -1.0, "Trace and access": 1.0}
+        assert system.audit.rows()[0].candidate_votes == {proposed: -1.0, "Trace and access": 1.0}
 
 
 class TestGates:
     """What is refused is refused first, and what is read is judged."""
 
-    def test_a_denied_question_is_not_asked_about(self, opened: Callable[..., Lab]) -> None:
+    def test_a_denied_question_is_not_asked_about(self, opened: Callable[..., System]) -> None:
         """The domain gate goes before any clarification."""
-        lab = opened()
-        said = ask("Who is the insurer of the weather?", lab=lab, documents=[ENGLISH], now=START)
+        system = opened()
+        said = ask("Who is the insurer of the weather?", system=system, documents=[ENGLISH], now=START)
         assert said["refusal_reason"] == "out of domain: a deny pattern matches"
-        assert logged(lab, CLARIFICATIONS) == []
-        assert [row["status"] for row in logged(lab, DECISIONS)] == ["refuse"]
+        assert logged(system, CLARIFICATIONS) == []
+        assert [row["status"] for row in logged(system, DECISIONS)] == ["refuse"]
 
-    def test_a_read_answer_meets_the_gates_on_answers(self, opened: Callable[..., Lab]) -> None:
+    def test_a_read_answer_meets_the_gates_on_answers(self, opened: Callable[..., System]) -> None:
         """Confidence of the extraction below the policy's is a refusal with the usual reason."""
-        lab = opened({"generation": {"min_generation_confidence": 0.99}})
-        ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
-        said = reply("q", "oui", lab=lab, now=START)
+        system = opened({"generation": {"min_generation_confidence": 0.99}})
+        ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
+        said = reply("q", "oui", system=system, now=START)
         assert (said["status"], said["refused"], said["sources"]) == ("refuse", True, [])
         assert "en dessous de min_generation_confidence 0.99" in said["refusal_reason"]
         assert {check.gate for check in said.record.checks} == {"domain", "field", "generation", "support", "hygiene"}
 
     @pytest.mark.parametrize("cost", ["1", "11"])
     def test_below_ask_below_the_user_is_always_asked(
-        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, cost: str
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch, cost: str
     ) -> None:
         """However dear a question is, and though all pages answer alike (rule S5.5)."""
         monkeypatch.setenv("RAGLAB_CLARIFY_QUESTION_COST", cost)
         for question, document in ((WHO, ROLES), (QUI, FRENCH)):
-            said = ask(question, lab=opened(), documents=[document], now=START)
+            said = ask(question, system=opened(), documents=[document], now=START)
             assert (said["status"], said["default_applied"]) == ("ambiguous", None)
 
-    def test_a_document_there_is_none_of(self, opened: Callable[..., Lab]) -> None:
+    def test_a_document_there_is_none_of(self, opened: Callable[..., System]) -> None:
         """An error as ever, and a query without a decision."""
-        lab = opened()
+        system = opened()
         with pytest.raises(ValueError, match="must name documents of the corpus"):
-            ask(WHO, lab=lab, documents=["boat.md"], request_id="q", now=START)
-        assert len(logged(lab, REQUESTS)) == 1
-        assert logged(lab, DECISIONS) == []
+            ask(WHO, system=system, documents=["boat.md"], request_id="q", now=START)
+        assert len(logged(system, REQUESTS)) == 1
+        assert logged(system, DECISIONS) == []
 
 
 class TestAudit:
     """Every question is logged, and nothing is changed by it."""
 
-    def test_with_and_without_the_log_the_response_is_the_same(self, opened: Callable[..., Lab]) -> None:
+    def test_with_and_without_the_log_the_response_is_the_same(self, opened: Callable[..., System]) -> None:
         """Byte for byte, for answers, refusals and options."""
         questions = [
             (WHO, [ENGLISH]),
@@ -584,77 +594,79 @@ class TestAudit:
             assert one.audit is not None
             assert (two.audit, two.clarifier) == (None, None)
             for question, documents in questions:
-                said = [ask(question, lab=lab, documents=documents, request_id="r").json() for lab in (one, two)]
+                said = [
+                    ask(question, system=system, documents=documents, request_id="r").json() for system in (one, two)
+                ]
                 assert said[0] == said[1]
 
-    def test_every_question_has_its_row_also_from_the_cache(self, opened: Callable[..., Lab]) -> None:
+    def test_every_question_has_its_row_also_from_the_cache(self, opened: Callable[..., System]) -> None:
         """A cached answer is a decision too; an id used twice is two requests."""
-        lab = opened(clarify=False, cache=True)
+        system = opened(clarify=False, cache=True)
         for _ in range(2):
-            ask("Is theft covered?", lab=lab, request_id="r", now=START)
-        assert len(logged(lab, REQUESTS)) == len(logged(lab, DECISIONS)) == 2
-        assert logged(lab, REQUESTS)[0]["request_id"] == "r"
-        one, two = ({**row, "seq": 0, "request_id": "", "ms": 0, "checks": 0} for row in logged(lab, DECISIONS))
+            ask("Is theft covered?", system=system, request_id="r", now=START)
+        assert len(logged(system, REQUESTS)) == len(logged(system, DECISIONS)) == 2
+        assert logged(system, REQUESTS)[0]["request_id"] == "r"
+        one, two = ({**row, "seq": 0, "request_id": "", "ms": 0, "checks": 0} for row in logged(system, DECISIONS))
         assert one == two
 
-    def test_where_it_clarifies_an_id_is_taken_once(self, opened: Callable[..., Lab]) -> None:
+    def test_where_it_clarifies_an_id_is_taken_once(self, opened: Callable[..., System]) -> None:
         """A reply must know which request it is to."""
-        lab = opened()
-        ask(WHO, lab=lab, documents=[ENGLISH], request_id="r", now=START)
+        system = opened()
+        ask(WHO, system=system, documents=[ENGLISH], request_id="r", now=START)
         with pytest.raises(ValueError, match="must be new, got 'r'"):
-            ask(WHO, lab=lab, documents=[ENGLISH], request_id="r", now=START)
+            ask(WHO, system=system, documents=[ENGLISH], request_id="r", now=START)
 
-    def test_clarifying_needs_the_log(self, opened: Callable[..., Lab]) -> None:
+    def test_clarifying_needs_the_log(self, opened: Callable[..., System]) -> None:
         """What was learned would be lost."""
         with pytest.raises(ValueError, match="need the audit log"):
             opened(audit=False)
 
-    def test_a_time_without_a_zone_is_utc(self, opened: Callable[..., Lab]) -> None:
+    def test_a_time_without_a_zone_is_utc(self, opened: Callable[..., System]) -> None:
         """As the learner takes it; what is no time is refused before anything is logged."""
-        lab = opened()
+        system = opened()
         with pytest.raises(ValueError, match="now must be a datetime"):
-            ask(WHO, lab=lab, now="2026-01-05")  # type: ignore[arg-type]
-        assert logged(lab, REQUESTS) == []
-        ask(WHO, lab=lab, now=datetime(2026, 1, 5))  # noqa: DTZ001 - a naive one
-        assert [row["at"] for row in logged(lab, REQUESTS)] == ["2026-01-05T00:00:00.000000+00:00"]
+            ask(WHO, system=system, now="2026-01-05")  # type: ignore[arg-type]
+        assert logged(system, REQUESTS) == []
+        ask(WHO, system=system, now=datetime(2026, 1, 5))  # noqa: DTZ001 - a naive one
+        assert [row["at"] for row in logged(system, REQUESTS)] == ["2026-01-05T00:00:00.000000+00:00"]
 
     def test_a_killed_reply_can_be_given_again(
-        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Neither its vote nor its answer is in the log; it is taken as if it came first."""
-        lab = opened()
-        ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        system = opened()
+        ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
         with monkeypatch.context() as patch:
-            patch.setattr(type(lab.audit), "replied", _killed)
+            patch.setattr(type(system.audit), "replied", _killed)
             with pytest.raises(KeyboardInterrupt):
-                reply("q", "oui", lab=lab, now=START)
-        assert lab.audit is not None
-        assert [row.candidate_votes for row in lab.audit.rows()] == [{}]
-        assert reply("q", "oui", lab=lab, now=START)["status"] == "ok"
-        assert lab.audit.rows()[0].candidate_votes == {"1": 1.0}
+                reply("q", "oui", system=system, now=START)
+        assert system.audit is not None
+        assert [row.candidate_votes for row in system.audit.rows()] == [{}]
+        assert reply("q", "oui", system=system, now=START)["status"] == "ok"
+        assert system.audit.rows()[0].candidate_votes == {"1": 1.0}
 
-    def test_a_reply_in_another_process(self, opened: Callable[..., Lab], tmp_path: Path) -> None:
+    def test_a_reply_in_another_process(self, opened: Callable[..., System], tmp_path: Path) -> None:
         """All that it needs is in the folder."""
-        ask(QUI, lab=opened(), documents=[FRENCH], request_id="q", now=START)
+        ask(QUI, system=opened(), documents=[FRENCH], request_id="q", now=START)
         second = opened()
-        assert reply("q", "oui", lab=second, now=START)["sources"] == [f"{FRENCH}#1"]
+        assert reply("q", "oui", system=second, now=START)["sources"] == [f"{FRENCH}#1"]
         assert (tmp_path / "index" / "audit.sqlite").is_file()
 
-    def test_explain_reads_what_happened(self, opened: Callable[..., Lab], tmp_path: Path) -> None:
+    def test_explain_reads_what_happened(self, opened: Callable[..., System], tmp_path: Path) -> None:
         """A clarified, a silent and a plain request are rebuilt from the log."""
-        lab = opened()
-        ask(QUI, lab=lab, documents=[FRENCH], request_id="a", now=START)
-        reply("a", "oui", lab=lab, now=START)
-        ask(WHO, lab=lab, documents=[ENGLISH], request_id="b", now=START + timedelta(days=1))
-        ask("Is theft covered?", lab=lab, request_id="c", now=START + timedelta(days=2))
-        assert lab.audit is not None
+        system = opened()
+        ask(QUI, system=system, documents=[FRENCH], request_id="a", now=START)
+        reply("a", "oui", system=system, now=START)
+        ask(WHO, system=system, documents=[ENGLISH], request_id="b", now=START + timedelta(days=1))
+        ask("Is theft covered?", system=system, request_id="c", now=START + timedelta(days=2))
+        assert system.audit is not None
         for request in "abc":
-            rebuilt = explain_request(request, lab.audit)
+            rebuilt = explain_request(request, system.audit)
             assert rebuilt.rebuilt, rebuilt.differences
-        told = str(raglab.explain("a", lab=lab))
-        assert told == str(raglab.explain("a", tmp_path / "index")) == str(explain_request("a", lab.audit))
+        told = str(raglab.explain("a", system=system))
+        assert told == str(raglab.explain("a", tmp_path / "index")) == str(explain_request("a", system.audit))
         assert "oui" in told
-        with pytest.raises(ValueError, match="a log or a lab, got neither"):
+        with pytest.raises(ValueError, match="a log or a system, got neither"):
             raglab.explain("a")
 
 
@@ -663,35 +675,35 @@ class TestDocuments:
 
     EXCESS = "What is the excess for escape of water on Acme Premier Home?"
 
-    def test_versions_are_values(self, opened: Callable[..., Lab]) -> None:
+    def test_versions_are_values(self, opened: Callable[..., System]) -> None:
         """Two documents state it for two times: the user is asked which, and the next question is not asked."""
-        lab = opened()
-        asked = ask(self.EXCESS, lab=lab, request_id="a", now=START)
+        system = opened()
+        asked = ask(self.EXCESS, system=system, request_id="a", now=START)
         assert asked["clarification"]["audit"]["kind"] == "date_scope"
         assert asked["clarification"]["candidate_values"] == ["newest", "oldest"]
         assert any("2024" in option["text"] for option in asked["options"])
-        said = reply("a", "the older one", lab=lab, now=START)
+        said = reply("a", "the older one", system=system, now=START)
         assert (said["status"], [one.split("#")[0] for one in said["sources"]]) == ("ok", [COVER])
-        again = ask(self.EXCESS, lab=lab, request_id="b", now=START)
+        again = ask(self.EXCESS, system=system, request_id="b", now=START)
         if again["clarification"] is not None:  # a vote against the other halves the confidence
-            reply("b", "oldest", lab=lab, now=START)
-        silent = ask(self.EXCESS, lab=lab, request_id="c", now=START)
+            reply("b", "oldest", system=system, now=START)
+        silent = ask(self.EXCESS, system=system, request_id="c", now=START)
         # Learned is the document's place among the candidates, which another portfolio has as well (S5.10).
         assert silent["default_applied"]["value"] == "oldest"
         assert silent["sources"] == said["sources"]
-        assert explain_request("c", lab.audit).rebuilt
+        assert explain_request("c", system.audit).rebuilt
 
-    def test_a_date_says_which(self, opened: Callable[..., Lab]) -> None:
+    def test_a_date_says_which(self, opened: Callable[..., System]) -> None:
         """Nothing is asked where the question names a year."""
-        lab = opened()
+        system = opened()
         question = "What was the excess for escape of water on Acme Premier Home in 2024?"
-        said = ask(question, lab=lab, now=START)
+        said = ask(question, system=system, now=START)
         assert said["clarification"] is None
 
 
-def reply_or(said: Response, value: str, lab: Lab) -> Response:
+def reply_or(said: Response, value: str, system: System) -> Response:
     """Response to a reply where one is asked for."""
-    return said if said["clarification"] is None else reply(said["request_id"], value, lab=lab, now=START)
+    return said if said["clarification"] is None else reply(said["request_id"], value, system=system, now=START)
 
 
 def _killed(*_: object, **__: object) -> None:
@@ -703,46 +715,46 @@ class TestOptions:
 
     QUESTION = "What is covered?"
 
-    def test_off_they_teach_nothing(self, opened: Callable[..., Lab]) -> None:
+    def test_off_they_teach_nothing(self, opened: Callable[..., System]) -> None:
         """Options are as they were, however often one is chosen."""
-        lab = opened(ASKING)
-        first = ask(self.QUESTION, lab=lab, request_id="a", now=START)
+        system = opened(ASKING)
+        first = ask(self.QUESTION, system=system, request_id="a", now=START)
         assert first["status"] == "ambiguous"
         assert "value" not in first["options"][0]
-        ask(self.QUESTION, lab=lab, selected_option=2, request_id="b", now=START)
-        again = ask(self.QUESTION, lab=lab, request_id="c", now=START)
+        ask(self.QUESTION, system=system, selected_option=2, request_id="b", now=START)
+        again = ask(self.QUESTION, system=system, request_id="c", now=START)
         assert dict(again) | {"request_id": "a"} == dict(first)
-        assert lab.audit is not None
-        assert lab.audit.rows() == ()
+        assert system.audit is not None
+        assert system.audit.rows() == ()
 
-    def test_on_a_choice_settles_the_next(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_on_a_choice_settles_the_next(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
         """The chosen option answers in silence, named, and a reply undoes it."""
         monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
-        lab = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
-        lab = lab.replace(lab.policy.replace("support.enabled", False))
-        first = ask(self.QUESTION, lab=lab, request_id="a", now=START)
-        chosen = ask(self.QUESTION, lab=lab, selected_option=2, request_id="b", now=START)
+        system = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
+        system = system.replace(system.policy.replace("support.enabled", False))
+        first = ask(self.QUESTION, system=system, request_id="a", now=START)
+        chosen = ask(self.QUESTION, system=system, selected_option=2, request_id="b", now=START)
         assert (first["status"], chosen["status"]) == ("ambiguous", "ok")
-        silent = ask(self.QUESTION, lab=lab, request_id="c", now=START)
+        silent = ask(self.QUESTION, system=system, request_id="c", now=START)
         assert (silent["status"], silent["sources"]) == ("ok", chosen["sources"])
         assert silent["default_applied"]["field"].startswith("options:")
-        assert [row["kind"] for row in logged(lab, APPLICATIONS)] == ["options"]
-        undone = reply("c", "1", lab=lab, now=START)
+        assert [row["kind"] for row in logged(system, APPLICATIONS)] == ["options"]
+        undone = reply("c", "1", system=system, now=START)
         assert set(undone["sources"]) == set(first["options"][0]["sources"])
-        assert lab.audit is not None
-        votes = lab.audit.rows()[0].candidate_votes
+        assert system.audit is not None
+        votes = system.audit.rows()[0].candidate_votes
         assert sorted(votes.values()) == [0.0, 1.0]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("policy", [{}, ASKING], ids=["open", "asking"])
 def test_a_week_is_rebuilt_from_the_log(
-    opened: Callable[..., Lab], policy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., System], policy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fifty requests of several users, replied to in every way or not at all: each decision follows from the log."""
     monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
-    lab, rng = opened(policy, cache=True), np.random.default_rng(7)
-    assert lab.audit is not None
+    system, rng = opened(policy, cache=True), np.random.default_rng(7)
+    assert system.audit is not None
     questions = (
         WHO,
         QUI,
@@ -762,49 +774,51 @@ def test_a_week_is_rebuilt_from_the_log(
         )
         chosen = 1 if question == "What is covered?" and rng.random() < 0.5 else None
         about: dict[str, Any] = {"session": f"user-{rng.integers(3)}", "request_id": f"q{number}", "now": at}
-        said = ask(question, lab=lab, documents=files, selected_option=chosen, **about)
+        said = ask(question, system=system, documents=files, selected_option=chosen, **about)
         kinds.add((said["status"], said["clarification"] is not None, said["default_applied"] is not None))
         if (said["clarification"] or said["default_applied"]) and rng.random() < 0.7:
             with contextlib.suppress(ValueError):
-                kinds.add(("reply", reply(f"q{number}", str(rng.choice(replies)), lab=lab, now=at)["status"]))
+                kinds.add(("reply", reply(f"q{number}", str(rng.choice(replies)), system=system, now=at)["status"]))
     assert len(kinds) >= 6, kinds
     for number in range(50):
-        told = explain_request(f"q{number}", lab.audit)
+        told = explain_request(f"q{number}", system.audit)
         assert told.rebuilt, (number, told.differences)
-    assert lab.audit.rebuild() == lab.audit.rows()
+    assert system.audit.rebuild() == system.audit.rows()
 
 
-def test_a_schedule_and_no_coin(opened: Callable[..., Lab]) -> None:
+def test_a_schedule_and_no_coin(opened: Callable[..., System]) -> None:
     """Between the thresholds each fifth request of a row is asked about (rule S5.5)."""
-    lab = opened()
-    voted(lab, 9.5, 1, field="excess", value="Storm and wind")
-    assert lab.audit is not None
+    system = opened()
+    voted(system, 9.5, 1, field="excess", value="Storm and wind")
+    assert system.audit is not None
     seen = []
     for number in range(10):
-        row = lab.audit.rows("excess")[0]
-        expected = asks(row, lab.audit.learner)
+        row = system.audit.rows("excess")[0]
+        expected = asks(row, system.audit.learner)
         at = START + timedelta(minutes=number)
-        said = ask("What is the excess?", lab=lab, documents=[COVER], request_id=f"q{number}", now=at)
+        said = ask("What is the excess?", system=system, documents=[COVER], request_id=f"q{number}", now=at)
         assert (said["clarification"] is not None) == expected
         assert (said["default_applied"] is not None) != expected
         seen.append(expected)
     assert seen == [False, False, False, False, True] * 2
 
 
-def test_a_refresh_that_can_change_nothing_is_left_out(opened: Callable[..., Lab]) -> None:
+def test_a_refresh_that_can_change_nothing_is_left_out(opened: Callable[..., System]) -> None:
     """Where the schedule asks but all values answer alike, the default is applied all the same."""
-    lab = opened()
-    voted(lab, 9.5, 1)
+    system = opened()
+    voted(system, 9.5, 1)
     for number in range(5):
-        said = ask(WHO, lab=lab, documents=[ROLES], request_id=f"q{number}", now=START + timedelta(minutes=number))
+        said = ask(
+            WHO, system=system, documents=[ROLES], request_id=f"q{number}", now=START + timedelta(minutes=number)
+        )
         assert said["default_applied"] is not None
 
 
-def test_the_keys_of_a_response_are_those_of_every_response(opened: Callable[..., Lab]) -> None:
+def test_the_keys_of_a_response_are_those_of_every_response(opened: Callable[..., System]) -> None:
     """Rule S0.3 holds for what is asked and what is read; both are JSON, and a notebook shows the question's words."""
-    lab = opened()
-    asked = ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
-    said = reply("q", "oui", lab=lab, now=START)
+    system = opened()
+    asked = ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
+    said = reply("q", "oui", system=system, now=START)
     for one in (asked, said):
         assert isinstance(one, Response)
         assert tuple(json.loads(one.json())) == KEYS
@@ -813,10 +827,10 @@ def test_the_keys_of_a_response_are_those_of_every_response(opened: Callable[...
     assert "question_to_user" not in page
 
 
-def turns(lab: Lab, request: str, *said: Response) -> None:
+def turns(system: System, request: str, *said: Response) -> None:
     """What the responses of a request's turns name, its log and its explanation are one; null is none."""
-    assert lab.audit is not None
-    told = explain_request(request, lab.audit)
+    assert system.audit is not None
+    told = explain_request(request, system.audit)
     assert told.rebuilt, told.differences
     named = [one["default_applied"] for one in said]
     assert [one.default_applied for one in told.decisions] == named
@@ -825,7 +839,7 @@ def turns(lab: Lab, request: str, *said: Response) -> None:
     assert [(one.row_id, one.version, one.value, one.confidence, one.gate) for one in applied] == [
         (one["row_id"], one["version"], one["value"], one["confidence"], one["gate"]) for one in named if one
     ]
-    assert [row["value"] for row in logged(lab, APPLICATIONS, request_id=request)] == [one.value for one in applied]
+    assert [row["value"] for row in logged(system, APPLICATIONS, request_id=request)] == [one.value for one in applied]
     asked = [one for one in told.defaults if one.used == "asked"]
     assert bool(asked) == (told.clarification is not None) == (said[0]["clarification"] is not None)
 
@@ -833,89 +847,91 @@ def turns(lab: Lab, request: str, *said: Response) -> None:
 class TestCoherence:
     """`default_applied` of the response, the log and `explain` agree on every path (rules S0.3, S5.8)."""
 
-    def test_asked_and_answered(self, opened: Callable[..., Lab]) -> None:
+    def test_asked_and_answered(self, opened: Callable[..., System]) -> None:
         """Nothing was applied, whatever the user said."""
-        lab = opened()
+        system = opened()
         for request, words in (("a", "yes"), ("b", "toc"), ("c", "no"), ("d", "page 2")):
-            asked = ask(WHO, lab=lab, documents=[COVER], request_id=request, now=START)
-            replied = [] if asked["clarification"] is None else [reply(request, words, lab=lab, now=START)]
-            turns(lab, request, asked, *replied)
+            asked = ask(WHO, system=system, documents=[COVER], request_id=request, now=START)
+            replied = [] if asked["clarification"] is None else [reply(request, words, system=system, now=START)]
+            turns(system, request, asked, *replied)
 
-    def test_applied_and_corrected_or_confirmed(self, opened: Callable[..., Lab]) -> None:
+    def test_applied_and_corrected_or_confirmed(self, opened: Callable[..., System]) -> None:
         """The first turn names the default, the second is the user's own."""
-        lab = opened()
-        voted(lab, 14.0, 0)
+        system = opened()
+        voted(system, 14.0, 0)
         for number, words in enumerate((None, "yes", "toc", "page 2", "another document")):
-            said = ask(WHO, lab=lab, documents=[ENGLISH], request_id=f"q{number}", now=START)
+            said = ask(WHO, system=system, documents=[ENGLISH], request_id=f"q{number}", now=START)
             assert said["default_applied"] is not None or number > 2
             again = []
             if words is not None and (said["default_applied"] or said["clarification"]):
                 with contextlib.suppress(ValueError):
-                    again = [reply(f"q{number}", words, lab=lab, now=START)]
-            turns(lab, f"q{number}", said, *again)
+                    again = [reply(f"q{number}", words, system=system, now=START)]
+            turns(system, f"q{number}", said, *again)
 
-    def test_tried_in_vain(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_tried_in_vain(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
         """A learned page that reads nothing was not applied: asked instead, or nothing is left to ask."""
-        lab = opened()
-        voted(lab, 14.0, 0)
-        asked = ask(WHO, lab=lab, documents=[COVER], request_id="a", now=START)
+        system = opened()
+        voted(system, 14.0, 0)
+        asked = ask(WHO, system=system, documents=[COVER], request_id="a", now=START)
         assert (asked["status"], asked["default_applied"]) == ("ambiguous", None)
-        turns(lab, "a", asked, reply("a", "toc", lab=lab, now=START))
+        turns(system, "a", asked, reply("a", "toc", system=system, now=START))
         monkeypatch.setattr(protocol_calls, "read_value", lambda *_, **__: None)
-        said = ask(WHO, lab=lab, documents=[ENGLISH], request_id="b", now=START)
+        said = ask(WHO, system=system, documents=[ENGLISH], request_id="b", now=START)
         assert said["default_applied"] is None
-        turns(lab, "b", said)
-        assert [row["signal"] for row in logged(lab, CHANGES, request_id="b") if row["kind"] == "signal"] == ["failure"]
+        turns(system, "b", said)
+        assert [row["signal"] for row in logged(system, CHANGES, request_id="b") if row["kind"] == "signal"] == [
+            "failure"
+        ]
 
-    def test_applied_and_refused_by_a_gate(self, opened: Callable[..., Lab]) -> None:
+    def test_applied_and_refused_by_a_gate(self, opened: Callable[..., System]) -> None:
         """A default that filled in an answer which a gate refuses was applied, and is named."""
-        lab = opened({"generation": {"min_generation_confidence": 0.999}})
-        voted(lab, 14.0, 0)
-        said = ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+        system = opened({"generation": {"min_generation_confidence": 0.999}})
+        voted(system, 14.0, 0)
+        said = ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
         assert (said["status"], said["default_applied"]["value"]) == ("refuse", "1")
-        turns(lab, "q", said)
+        turns(system, "q", said)
 
-    def test_options(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_options(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
         """A choice that settles options is named; one that is undone by a reply is the user's own then."""
         monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
-        lab = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
-        lab = lab.replace(lab.policy.replace("support.enabled", False))
-        first = ask(TestOptions.QUESTION, lab=lab, request_id="a", now=START)
-        turns(lab, "b", ask(TestOptions.QUESTION, lab=lab, selected_option=2, request_id="b", now=START))
-        silent = ask(TestOptions.QUESTION, lab=lab, request_id="c", now=START)
+        system = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
+        system = system.replace(system.policy.replace("support.enabled", False))
+        first = ask(TestOptions.QUESTION, system=system, request_id="a", now=START)
+        turns(system, "b", ask(TestOptions.QUESTION, system=system, selected_option=2, request_id="b", now=START))
+        silent = ask(TestOptions.QUESTION, system=system, request_id="c", now=START)
         assert (first["default_applied"], silent["default_applied"]["gate"]) == (None, "apply")
-        turns(lab, "c", silent, reply("c", "1", lab=lab, now=START))
+        turns(system, "c", silent, reply("c", "1", system=system, now=START))
 
-    def test_stopped_before_its_decision(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_stopped_before_its_decision(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
         """A default goes into the log with its decision: a process killed before applied none, whatever comes later."""
-        lab = opened()
-        voted(lab, 14.0, 0)
+        system = opened()
+        voted(system, 14.0, 0)
         with monkeypatch.context() as patch:
             patch.setattr(AuditLog, "decided", _killed)
             with pytest.raises(KeyboardInterrupt):
-                ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
-        assert logged(lab, APPLICATIONS) == []
-        voted_no = ask(WHO, lab=lab, documents=[ENGLISH], request_id="other", now=START)
-        reply("other", "toc", lab=lab, now=START)
+                ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
+        assert logged(system, APPLICATIONS) == []
+        voted_no = ask(WHO, system=system, documents=[ENGLISH], request_id="other", now=START)
+        reply("other", "toc", system=system, now=START)
         assert voted_no["default_applied"] is not None
-        turns(lab, "q", ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START + timedelta(days=1)))
+        turns(system, "q", ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START + timedelta(days=1)))
 
-    def test_what_a_question_rests_on(self, opened: Callable[..., Lab]) -> None:
+    def test_what_a_question_rests_on(self, opened: Callable[..., System]) -> None:
         """The audit of a question to the user names models, parser and prompt, pack, learner and versions."""
-        lab = opened()
-        asked = ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
-        assert lab.audit is not None
+        system = opened()
+        asked = ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
+        assert system.audit is not None
         audit = asked["clarification"]["audit"]
         assert {name: audit[name] for name in ("parser", "encoder", "pack", "learner_rule", "learner")} == {
             "parser": VERSION,
-            "encoder": lab.retriever.encoder.name,
-            "pack": lab.pack.digest,
-            "learner_rule": lab.audit.learner.rule,
-            "learner": lab.audit.digest,
+            "encoder": system.retriever.encoder.name,
+            "pack": system.pack.digest,
+            "learner_rule": system.audit.learner.rule,
+            "learner": system.audit.digest,
         }
         assert (audit["prompt_version"], audit["raglab"]) == (VERSION, version("raglab-toolkit"))
-        assert audit["policy_id"] == lab.policy.policy_id
-        kept = explain_request("q", lab.audit).clarification
+        assert audit["policy_id"] == system.policy.policy_id
+        kept = explain_request("q", system.audit).clarification
         assert kept is not None
         assert kept["audit"] == audit
 
@@ -923,54 +939,56 @@ class TestCoherence:
 class TestLanguage:
     """A French question has a French response; a policy's own words stay."""
 
-    def test_a_refusal(self, opened: Callable[..., Lab]) -> None:
+    def test_a_refusal(self, opened: Callable[..., System]) -> None:
         """Message, reason and warnings; the log keeps what was said, and the explanation adds up."""
         strict = {"similarity": {"enabled": True, "min_similarity": 0.999}}
-        lab = opened(strict)
-        said = ask("Le vol est-il couvert ?", lab=lab, request_id="q", now=START)
-        assert (said["status"], said["answer"]) == ("refuse", sentence(lab.policy.refusal_message, "fr"))
+        system = opened(strict)
+        said = ask("Le vol est-il couvert ?", system=system, request_id="q", now=START)
+        assert (said["status"], said["answer"]) == ("refuse", sentence(system.policy.refusal_message, "fr"))
         assert said["refusal_reason"].startswith("similarité du passage le plus proche ")
         assert said["refusal_reason"].endswith(", en dessous de min_similarity 0.999")
-        assert lab.audit is not None
-        told = explain_request("q", lab.audit)
+        assert system.audit is not None
+        told = explain_request("q", system.audit)
         assert told.rebuilt, told.differences
         assert said["refusal_reason"] in str(told)
-        english = ask("Is theft covered?", lab=lab, now=START)
-        assert english["answer"] == lab.policy.refusal_message
+        english = ask("Is theft covered?", system=system, now=START)
+        assert english["answer"] == system.policy.refusal_message
         assert "is below min_similarity 0.999" in english["refusal_reason"]
         own = opened(strict | {"refusal_message": "Nope."})
-        assert ask("Le vol est-il couvert ?", lab=own, now=START)["answer"] == "Nope."
+        assert ask("Le vol est-il couvert ?", system=own, now=START)["answer"] == "Nope."
 
-    def test_a_clarification(self, opened: Callable[..., Lab]) -> None:
+    def test_a_clarification(self, opened: Callable[..., System]) -> None:
         """Why it asks, what it proposes, what it filled in."""
-        lab = opened()
-        asked = ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        system = opened()
+        asked = ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
         assert asked["arm_reason"].endswith("aucune valeur par défaut n'a encore été apprise")
         assert asked["clarification"]["proposed_default_reason"].startswith("C'est le premier candidat")
-        assert reply("q", "oui", lab=lab, now=START)["arm_reason"].startswith("l'assureur a été lu, sans recherche")
-        voted(lab, 14.0, 0)
-        said = ask(QUI, lab=lab, documents=[FRENCH], request_id="r", now=START)
+        assert reply("q", "oui", system=system, now=START)["arm_reason"].startswith(
+            "l'assureur a été lu, sans recherche"
+        )
+        voted(system, 14.0, 0)
+        said = ask(QUI, system=system, documents=[FRENCH], request_id="r", now=START)
         assert any("selon la valeur par défaut apprise pour schedule" in text for text in said["warnings"])
 
-    def test_an_invalid_choice(self, opened: Callable[..., Lab]) -> None:
+    def test_an_invalid_choice(self, opened: Callable[..., System]) -> None:
         """Is refused in its words, and derived as such."""
-        lab = opened()
-        said = ask("Le vol est-il couvert ?", lab=lab, selected_option=99, request_id="q", now=START)
+        system = opened()
+        said = ask("Le vol est-il couvert ?", system=system, selected_option=99, request_id="q", now=START)
         assert said["refusal_reason"] == "Choix invalide : 99"
-        assert lab.audit is not None
-        assert explain_request("q", lab.audit).rebuilt
+        assert system.audit is not None
+        assert explain_request("q", system.audit).rebuilt
 
 
 def test_texts_older_than_the_setting_are_blanked_on_opening(
-    opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RAGLAB_AUDIT_KEEP_DAYS: what was asked before is gone from the log, its decision stays."""
-    ask(QUI, lab=opened(), documents=[FRENCH], request_id="old", now=START)  # long ago by the clock
+    ask(QUI, system=opened(), documents=[FRENCH], request_id="old", now=START)  # long ago by the clock
     monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "1")
-    lab = opened()
-    assert [row["question"] for row in logged(lab, REQUESTS)] == [None]
-    assert [row["status"] for row in logged(lab, DECISIONS)] == ["ambiguous"]
-    assert raglab.explain("old", lab=lab).rebuilt
+    system = opened()
+    assert [row["question"] for row in logged(system, REQUESTS)] == [None]
+    assert [row["status"] for row in logged(system, DECISIONS)] == ["ambiguous"]
+    assert raglab.explain("old", system=system).rebuilt
 
 
 def test_the_last_page_is_that_of_each_document() -> None:

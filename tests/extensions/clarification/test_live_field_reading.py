@@ -37,16 +37,16 @@ def chunks(text: str) -> list[Chunk]:
 )
 def test_the_generic_pack_reads_what_any_document_may_state(field: str, text: str, value: str | None) -> None:
     """Without a pack, in any trade."""
-    found = raglab.read_field(field, chunks(text))
+    found = raglab.live.read_field(field, chunks(text))
     assert (None if found is None else found.value) == value
 
 
 def test_a_pack_is_taken_by_value_or_path() -> None:
     """As `load_pack` takes it."""
     page = chunks("A > B\nInsurer: Zenith Insurance plc")
-    by_value = raglab.read_field("insurer_name", page, pack=INSURANCE)
-    assert by_value == raglab.read_field("insurer_name", page, pack=str(BROKER / "pack"))
-    assert by_value == raglab.read_field("insurer_name", page, pack=Path(BROKER / "pack"))
+    by_value = raglab.live.read_field("insurer_name", page, pack=INSURANCE)
+    assert by_value == raglab.live.read_field("insurer_name", page, pack=str(BROKER / "pack"))
+    assert by_value == raglab.live.read_field("insurer_name", page, pack=Path(BROKER / "pack"))
     assert by_value == FieldValue("Zenith Insurance plc", "Insurer: Zenith Insurance plc")
 
 
@@ -67,31 +67,31 @@ def test_a_pack_is_taken_by_value_or_path() -> None:
 )
 def test_the_insurance_pack_reads_ordinary_phrasings(field: str, text: str, value: str | None) -> None:
     """Of documents that its patterns were not written on."""
-    found = raglab.read_field(field, chunks(f"A > B\n{text}"), pack=INSURANCE)
+    found = raglab.live.read_field(field, chunks(f"A > B\n{text}"), pack=INSURANCE)
     assert (None if found is None else found.value) == value
 
 
 def test_words_of_the_documents_name_a_field() -> None:
     """A field that no pack has is read by its own words; several values leave it open."""
     lease = chunks("A > B\nPet deposit: £250\nNotice period: 28 days\nNotice period: two months")
-    assert raglab.read_field("pet deposit", lease) == FieldValue("£250", "Pet deposit: £250")
-    assert raglab.read_field("notice period", lease) is None
-    assert raglab.read_field("boat", lease) is None
+    assert raglab.live.read_field("pet deposit", lease) == FieldValue("£250", "Pet deposit: £250")
+    assert raglab.live.read_field("notice period", lease) is None
+    assert raglab.live.read_field("boat", lease) is None
     with pytest.raises(ValueError, match="must have a name"):
-        raglab.read_field(" ", lease)
+        raglab.live.read_field(" ", lease)
 
 
 def test_another_reader_must_quote_the_passages() -> None:
     """What it gives is taken where its quote stands there, else the default reads."""
     lease = chunks("A > B\nPet deposit: £250")
-    assert raglab.read_field("x", lease, reader=lambda *_: FieldValue("£250", "Pet deposit: £250")) is not None
+    assert raglab.live.read_field("x", lease, reader=lambda *_: FieldValue("£250", "Pet deposit: £250")) is not None
     with pytest.warns(UserWarning, match="the default stands in"):
-        assert raglab.read_field("x", lease, reader=lambda *_: FieldValue("£7", "Boat: £7")) is None
+        assert raglab.live.read_field("x", lease, reader=lambda *_: FieldValue("£7", "Boat: £7")) is None
 
 
 def test_contents_are_read_with_any_pack() -> None:
     """The generic pack knows its titles."""
     page = chunks("A > Sommaire\nCongés ...... 1\nPréavis ...... 1\nFrais ...... 1")
-    assert [entry.title for entry in raglab.read_contents(page)] == ["Congés", "Préavis", "Frais"]
-    assert raglab.read_contents(page, pack=INSURANCE) == raglab.read_contents(page, pack=BROKER / "pack")
-    assert raglab.read_contents([]) == ()
+    assert [entry.title for entry in raglab.live.read_contents(page)] == ["Congés", "Préavis", "Frais"]
+    assert raglab.live.read_contents(page, pack=INSURANCE) == raglab.live.read_contents(page, pack=BROKER / "pack")
+    assert raglab.live.read_contents([]) == ()

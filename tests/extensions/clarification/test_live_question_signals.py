@@ -23,7 +23,7 @@ from raglab.live.answer_recording import record_answers
 from raglab.live.ask import ask
 from raglab.live.pipeline import case_trace
 from raglab.live.signal_families import DocumentReader, with_document_signals
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.packs import GENERIC
 from raglab.replay import _single_case, decide
@@ -187,17 +187,17 @@ class TestLive:
         sizes: dict[str, Any] = {"fetch_k": 6, "rerank_k": 0}
         trace = build_trace(corpus, cases, policy=start, cache=None, max_depth=1, **sizes)
         build_index(corpus, tmp_path / "index", cache=None, policy=start, arms=("hybrid",), max_depth=1, **sizes)
-        lab = Lab.open(tmp_path / "index", policy=gated, cache=False, generator=Fixed(), audit=False)
-        strategy, replayed = lab.retriever.strategies["hybrid"], decide(trace, gated)
+        system = System.open(tmp_path / "index", policy=gated, cache=False, generator=Fixed(), audit=False)
+        strategy, replayed = system.retriever.strategies["hybrid"], decide(trace, gated)
         for row, case in enumerate(cases):
-            walked = walk(strategy, lab.retriever.question(case.query), None)
+            walked = walk(strategy, system.retriever.question(case.query), None)
             depths = [next(walked), next(walked)]
-            live = case_trace(Case("question", case.query, "ok"), "hybrid", depths, lab)
+            live = case_trace(Case("question", case.query, "ok"), "hybrid", depths, system)
             for name in STORED:
                 assert np.array_equal(live.columns[name][0], trace.columns[name][row], equal_nan=True), (case.id, name)
             assert decide(live, gated).status[0] == replayed.status[row]
             # Nobody reads documents for a policy that asks for none of it.
-            assert case_trace(case, "hybrid", depths, lab.replace(start)).columns == {}
+            assert case_trace(case, "hybrid", depths, system.replace(start)).columns == {}
         assert np.nansum(trace.columns["gaps"]) > 0
         assert any("gaps" in str(replayed.reason(row)) for row in range(len(cases)))
 
@@ -207,10 +207,10 @@ class TestLive:
         policy = Policy.from_mapping(GATED | {"l2": {"enabled": False}, "gap": {"enabled": False}})
         trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
         build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
-        lab = Lab.open(tmp_path / "index", policy=policy, cache=False, generator=Fixed(), audit=False)
+        system = System.open(tmp_path / "index", policy=policy, cache=False, generator=Fixed(), audit=False)
         replayed = decide(trace, policy)
         for row, case in enumerate(CASES[:3]):
-            said = ask(case.query, lab=lab, documents=list(case.selected_sources))
+            said = ask(case.query, system=system, documents=list(case.selected_sources))
             assert (said["status"] == "refuse") == (replayed.status[row] == 1)
 
     def test_the_answer_to_all_hits(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
@@ -222,10 +222,10 @@ class TestLive:
         stored = measured_tables(record_answers(bare, policy, Drawn(), Weighed()), policy).evidence.signals
         build_index(CORPUS, tmp_path / "index", cache=None, max_depth=1, **SMALL)
         opening: dict[str, Any] = {"cache": False, "generator": Drawn(), "scorer": Weighed(), "audit": False}
-        lab = Lab.open(tmp_path / "index", policy=policy, **opening)
+        system = System.open(tmp_path / "index", policy=policy, **opening)
         for row, case in enumerate(CASES[:4]):
-            walked = walk(lab.retriever.strategies["hybrid"], lab.retriever.question(case.query), None)
-            live = case_trace(case, "hybrid", [next(walked), next(walked)], lab)
+            walked = walk(system.retriever.strategies["hybrid"], system.retriever.question(case.query), None)
+            live = case_trace(case, "hybrid", [next(walked), next(walked)], system)
             assert live.answers is None
             seen = measured_tables(live, policy).evidence.signals
             assert np.array_equal(seen[place, :, 0], stored[place, :, row], equal_nan=True)
@@ -248,8 +248,8 @@ class TestLive:
         }
         policy = Policy.from_mapping(open_gates | {"signals": {"generation": {"min": 0.5}}})
         build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
-        lab = Lab.open(tmp_path / "index", policy=policy, cache=False, generator=Counted(), audit=False)
-        said = ask("What is the motor excess?", lab=lab)
+        system = System.open(tmp_path / "index", policy=policy, cache=False, generator=Counted(), audit=False)
+        said = ask("What is the motor excess?", system=system)
         assert (said["status"], said["answer"], len(asked)) == ("ok", "The excess is £250, 1.", 1)
-        stricter = lab.replace(policy.replace("signals.generation.min", 0.95))
-        assert ask("What is the motor excess?", lab=stricter)["refused"]
+        stricter = system.replace(policy.replace("signals.generation.min", 0.95))
+        assert ask("What is the motor excess?", system=stricter)["refused"]

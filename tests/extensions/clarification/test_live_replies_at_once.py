@@ -20,7 +20,7 @@ from raglab.extensions.clarification.replies import read_reply
 from raglab.live import trace_building
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import Reply, ReplyRequest
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.store.log_tables import CHANGES, DECISIONS, REPLIES
 from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus
@@ -54,7 +54,7 @@ class Together:
 
 
 @pytest.fixture(scope="module")
-def harbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Together]]:
+def harbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[System, Together]]:
     """Return a system over the price list of a harbour, and the reader that its replies meet at."""
     place, together, words = tmp_path_factory.mktemp("harbour"), Together(), WordEncoder()
     with pytest.MonkeyPatch.context() as patch:
@@ -64,26 +64,26 @@ def harbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Tog
         chunk = Chunk("a#1", TEXT, "prices.md", 1, tags={"doc_type": "price list"})
         build_index(Corpus("harbour", (chunk,)), place / "i", arms=("hybrid",), cache=None, **SMALL)
         about: dict[str, Any] = {"clarify": True, "cache": False, "reply_reader": together}
-        yield Lab.open(place / "i", policy=Policy.from_mapping(GATES), **about), together
+        yield System.open(place / "i", policy=Policy.from_mapping(GATES), **about), together
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def desk(request: pytest.FixtureRequest, tmp_path: Path, harbour: tuple[Lab, Together]) -> Callable[[], Lab]:
+def desk(request: pytest.FixtureRequest, tmp_path: Path, harbour: tuple[System, Together]) -> Callable[[], System]:
     """Return what gives a system with a connection of its own to one log, as another process has it."""
     server: Server | None = None if request.param == "sqlite" else request.getfixturevalue("postgresql")
     place = Places(tmp_path, server)("log")
     return lambda: replace(harbour[0], audit=AuditLog(place))
 
 
-def outcome(lab: Lab, request: str, text: str) -> str:
+def outcome(system: System, request: str, text: str) -> str:
     """Status of the response to a reply, or the message that refuses it."""
     try:
-        return str(reply(request, text, lab=lab, now=START)["status"])
+        return str(reply(request, text, system=system, now=START)["status"])
     except ValueError as error:
         return str(error)
 
 
-def at_once(labs: Sequence[Lab], request: str, texts: Sequence[str], together: Together) -> list[str]:
+def at_once(labs: Sequence[System], request: str, texts: Sequence[str], together: Together) -> list[str]:
     """Outcomes of replies by threads that all have read the request before one of them answers."""
     outcomes: dict[int, str] = {}
 
@@ -100,17 +100,17 @@ def at_once(labs: Sequence[Lab], request: str, texts: Sequence[str], together: T
     return [outcomes[number] for number in range(len(labs))]
 
 
-def logged(lab: Lab, request: str) -> dict[str, int]:
+def logged(system: System, request: str) -> dict[str, int]:
     """How many replies, decisions and signals of a request the log has."""
-    assert lab.audit is not None
-    with lab.audit.log.reading() as log:
+    assert system.audit is not None
+    with system.audit.log.reading() as log:
         counts = {table: len(list(log.rows(table, request_id=request))) for table in (REPLIES, DECISIONS)}
         return counts | {"signals": sum(row["kind"] == "signal" for row in log.rows(CHANGES, request_id=request))}
 
 
-def asked(lab: Lab, request: str) -> None:
+def asked(system: System, request: str) -> None:
     """Ask the question, which is asked back or answered by a default."""
-    response = ask(QUESTION, lab=lab, documents=["prices.md"], request_id=request, now=START)
+    response = ask(QUESTION, system=system, documents=["prices.md"], request_id=request, now=START)
     assert (response["clarification"] is None) == (response["default_applied"] is not None)
 
 
@@ -120,7 +120,7 @@ def asked(lab: Lab, request: str) -> None:
     ids=["values", "no", "mixed"],
 )
 def test_the_first_is_taken_and_the_rest_are_refused(
-    desk: Callable[[], Lab], harbour: tuple[Lab, Together], texts: tuple[str, ...]
+    desk: Callable[[], System], harbour: tuple[System, Together], texts: tuple[str, ...]
 ) -> None:
     """Whatever they say, of a question or of a default: one is answered, voted for and logged."""
     labs = [desk() for _ in texts]
@@ -136,19 +136,19 @@ def test_the_first_is_taken_and_the_rest_are_refused(
     assert labs[0].audit.verify().intact  # type: ignore[union-attr]
 
 
-def test_processes_take_turns(tmp_path: Path, harbour: tuple[Lab, Together]) -> None:
+def test_processes_take_turns(tmp_path: Path, harbour: tuple[System, Together]) -> None:
     """Two processes reply to each of many requests as fast as they can: one of the two is taken."""
     context = multiprocessing.get_context("fork")
     barrier, results = context.Barrier(2), context.SimpleQueue()
 
-    def desk() -> Lab:
+    def desk() -> System:
         return replace(harbour[0], audit=AuditLog(tmp_path / "log"))
 
     def work() -> None:
-        lab = desk()
+        system = desk()
         for number in range(PAIRS):
             barrier.wait(timeout=20)
-            results.put((number, outcome(lab, f"q{number}", "2")))
+            results.put((number, outcome(system, f"q{number}", "2")))
 
     first = desk()
     for number in range(PAIRS):
@@ -168,11 +168,13 @@ def test_processes_take_turns(tmp_path: Path, harbour: tuple[Lab, Together]) -> 
 
 
 @pytest.mark.parametrize("method", ["signal", "replied", "decided"])
-def test_a_killed_reply_leaves_nothing(desk: Callable[[], Lab], monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+def test_a_killed_reply_leaves_nothing(
+    desk: Callable[[], System], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     """Neither what it teaches nor what it is answered with, wherever it was killed; given again it is taken whole."""
-    lab, real = desk(), getattr(AuditLog, method)
-    asked(lab, "q")
-    before = logged(lab, "q")
+    system, real = desk(), getattr(AuditLog, method)
+    asked(system, "q")
+    before = logged(system, "q")
 
     def killed(*about: Any, **more: Any) -> None:
         real(*about, **more)
@@ -181,26 +183,26 @@ def test_a_killed_reply_leaves_nothing(desk: Callable[[], Lab], monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(AuditLog, method, killed)
         with pytest.raises(KeyboardInterrupt):
-            outcome(lab, "q", "2")
-    assert logged(lab, "q") == before
-    assert outcome(lab, "q", "2") == "ok"
-    assert logged(lab, "q") == {REPLIES: 1, DECISIONS: 2, "signals": 1}
-    assert lab.audit.verify().intact  # type: ignore[union-attr]
+            outcome(system, "q", "2")
+    assert logged(system, "q") == before
+    assert outcome(system, "q", "2") == "ok"
+    assert logged(system, "q") == {REPLIES: 1, DECISIONS: 2, "signals": 1}
+    assert system.audit.verify().intact  # type: ignore[union-attr]
 
 
-def test_a_default_that_silence_settles_meanwhile(desk: Callable[[], Lab], harbour: tuple[Lab, Together]) -> None:
+def test_a_default_that_silence_settles_meanwhile(desk: Callable[[], System], harbour: tuple[System, Together]) -> None:
     """Its correction comes too late, and takes nothing back."""
-    lab = desk()
-    asked(lab, "before")
-    reply("before", "yes", lab=lab, now=START)
-    asked(lab, "q")
+    system = desk()
+    asked(system, "before")
+    reply("before", "yes", system=system, now=START)
+    asked(system, "q")
 
     class Late:
         def wait(self, timeout: float) -> None:
-            lab.audit.settle(now=START + timedelta(hours=timeout + 5))  # type: ignore[union-attr]
+            system.audit.settle(now=START + timedelta(hours=timeout + 5))  # type: ignore[union-attr]
 
     harbour[1].barrier = Late()
-    told = outcome(lab, "q", "2")
+    told = outcome(system, "q", "2")
     harbour[1].barrier = None
     assert REFUSED.search(told), told
-    assert logged(lab, "q")[REPLIES] == 0
+    assert logged(system, "q")[REPLIES] == 0

@@ -15,7 +15,7 @@ from raglab.audit.log import AuditLog
 from raglab.live import trace_building
 from raglab.live.ask import ask, reply
 from raglab.live.response import Response
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.store.log_tables import CLARIFICATIONS
 from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus
@@ -37,7 +37,7 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def club(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def club(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """Return a system over the papers of some clubs."""
     place, words = tmp_path_factory.mktemp("club"), WordEncoder()
     with pytest.MonkeyPatch.context() as patch:
@@ -49,26 +49,26 @@ def club(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             for name, text in TEXTS.items()
         )
         build_index(Corpus("club", chunks), place / "i", arms=("hybrid",), cache=None, **SMALL)
-        yield Lab.open(place / "i", policy=Policy.from_mapping(GATES), clarify=True, cache=False)
+        yield System.open(place / "i", policy=Policy.from_mapping(GATES), clarify=True, cache=False)
 
 
 @pytest.fixture
-def put(club: Lab, tmp_path: Path) -> Callable[..., Response]:
+def put(club: System, tmp_path: Path) -> Callable[..., Response]:
     """Return what asks a question of a document, with a reply where one is given, over one log."""
-    lab, numbers = replace(club, audit=AuditLog(tmp_path / "log")), iter(range(1000))
+    system, numbers = replace(club, audit=AuditLog(tmp_path / "log")), iter(range(1000))
 
     def asked(question: str, document: str, said: str | None = None) -> Response:
         request = f"q{next(numbers)}"
-        response = ask(question, lab=lab, documents=[document], request_id=request, now=START)
-        return response if said is None else reply(request, said, lab=lab, now=START)
+        response = ask(question, system=system, documents=[document], request_id=request, now=START)
+        return response if said is None else reply(request, said, system=system, now=START)
 
-    asked.lab = lab  # type: ignore[attr-defined]
+    asked.system = system  # type: ignore[attr-defined]
     return asked
 
 
 def votes(put: Callable[..., Response]) -> dict[str, dict[str, float]]:
     """Votes by field, of the rows that have any."""
-    rows = put.lab.audit.rows()  # type: ignore[attr-defined]
+    rows = put.system.audit.rows()  # type: ignore[attr-defined]
     return {row.target_field: dict(row.candidate_votes) for row in rows if row.candidate_votes}
 
 
@@ -119,14 +119,14 @@ def test_what_was_turned_down_is_offered_last(put: Callable[..., Response], seed
     """The order is that of the documents, but for values with votes below 0, the lowest last."""
     rng = np.random.default_rng(seed)
     order = put("What is the mooring fee?", "boats.md")["clarification"]["candidate_values"]
-    lab = put.lab  # type: ignore[attr-defined]
+    system = put.system  # type: ignore[attr-defined]
     counts = dict.fromkeys(order, 0.0)
     for number in range(int(rng.integers(1, 6))):
         value = order[int(rng.integers(len(order)))]
-        about: dict[str, Any] = {"policy": lab.policy, "fingerprint": lab.fingerprint, "models": {}, "now": START}
-        lab.audit.opened(f"before-{number}", "x", **about)
+        about: dict[str, Any] = {"policy": system.policy, "fingerprint": system.fingerprint, "models": {}, "now": START}
+        system.audit.opened(f"before-{number}", "x", **about)
         key: tuple[str, str, dict[str, str]] = ("mooring fee", "paper", {})
-        lab.audit.signal(f"before-{number}", key, value, "explicit_no", conditions={}, now=START)
+        system.audit.signal(f"before-{number}", key, value, "explicit_no", conditions={}, now=START)
         counts[value] -= 1.0
     asked = put("What is the mooring fee?", "boats.md")["clarification"]
     assert asked["candidate_values"] == sorted(order, key=lambda value: -counts[value])
@@ -147,9 +147,9 @@ def test_a_default_that_is_declined_leaves_the_rest_in_that_order(put: Callable[
 def test_a_repeated_request_is_the_same_request(put: Callable[..., Response], said: str) -> None:
     """The same id and the same text, and the log has one question."""
     first = put("What is the mooring fee?", "boats.md")
-    again = reply(first["request_id"], said, lab=put.lab, now=START)  # type: ignore[attr-defined]
+    again = reply(first["request_id"], said, system=put.system, now=START)  # type: ignore[attr-defined]
     if again["clarification"] is not None:
         assert again["request_id"] == first["request_id"]
         assert again["clarification"]["question_to_user"] == first["clarification"]["question_to_user"]
-    with put.lab.audit.log.reading() as log:  # type: ignore[attr-defined]
+    with put.system.audit.log.reading() as log:  # type: ignore[attr-defined]
         assert len(list(log.rows(CLARIFICATIONS))) == 1

@@ -21,7 +21,7 @@ from raglab.extensions.clarification.replies import read_reply
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap, Reply, ReplyRequest, Slot
 from raglab.live.response import Response
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.store.log_tables import DECISIONS
 from raglab.values import Chunk
 
@@ -307,26 +307,26 @@ def test_a_call_that_hangs_is_not_repeated_in_its_request() -> None:
 
 
 @pytest.mark.slow
-def test_all_four_live(opened: Callable[..., Lab]) -> None:
+def test_all_four_live(opened: Callable[..., System]) -> None:
     """A system with all four asks by the finder, takes the reader's reply, and logs who did what."""
-    lab = opened(**OWN)
-    asked = ask(EXCESS, lab=lab, documents=[COVER], request_id="q", now=START)
+    system = opened(**OWN)
+    asked = ask(EXCESS, system=system, documents=[COVER], request_id="q", now=START)
     values = asked["clarification"]["candidate_values"]
     assert (asked["status"], len(values)) == ("ambiguous", 2)
     assert asked["clarification"]["audit"]["protocols"] == {role: call.__name__ for role, call in OWN.items()}
     assert asked["clarification"]["target_field"] == "excess"
-    said = reply("q", values[1][0], lab=lab, now=START)
+    said = reply("q", values[1][0], system=system, now=START)
     assert said["status"] == "ok"
     assert values[1].split(",")[0] in said["answer"]
 
 
-def _talk(lab: Lab, log: Path) -> list[Response]:
+def _talk(system: System, log: Path) -> list[Response]:
     """Two questions, each asked back and replied to, which call all four; with a log of its own."""
-    own = replace(lab, audit=AuditLog(log))
+    own = replace(system, audit=AuditLog(log))
     responses = []
     for request, question, document, answer in (("q", EXCESS, COVER, "storm and wind"), ("p", WHO, ENGLISH, "yes")):
-        responses.append(ask(question, lab=own, documents=[document], request_id=request, now=START))
-        responses.append(reply(request, answer, lab=own, now=START))
+        responses.append(ask(question, system=own, documents=[document], request_id=request, now=START))
+        responses.append(reply(request, answer, system=own, now=START))
     return responses
 
 
@@ -334,7 +334,7 @@ def _talk(lab: Lab, log: Path) -> list[Response]:
 @pytest.mark.parametrize("role", OWN)
 @pytest.mark.parametrize("failure", [_raises, _nonsense, _sleeps])
 def test_a_failure_live_is_said_once_and_logged(
-    opened: Callable[..., Lab], tmp_path: Path, role: str, failure: Callable[..., object]
+    opened: Callable[..., System], tmp_path: Path, role: str, failure: Callable[..., object]
 ) -> None:
     """Questions and answers are the default's; one warning for all of them, and each response and its log say why."""
     state = {"works": True}
@@ -342,13 +342,13 @@ def test_a_failure_live_is_said_once_and_logged(
     def fragile(*values: Any) -> object:
         return (OWN[role] if state["works"] else failure)(*values)
 
-    lab, plain = opened(**{role: fragile}, reader_timeout_s=0.3), opened()
+    system, plain = opened(**{role: fragile}, reader_timeout_s=0.3), opened()
     expected = _talk(plain, tmp_path / "plain.sqlite")
     assert [response["status"] for response in expected] == ["ambiguous", "ok"] * 2
     state["works"] = False
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        responses = _talk(lab, tmp_path / "own.sqlite")
+        responses = _talk(system, tmp_path / "own.sqlite")
     assert [str(one.message).split(" (")[0] for one in caught] == [f"{role} fragile failed"]
     same = ("status", "answer", "sources", "options", "default_applied")
     assert [[one[key] for key in same] for one in responses] == [[one[key] for key in same] for one in expected]
@@ -361,7 +361,7 @@ def test_a_failure_live_is_said_once_and_logged(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", OWN)
-def test_without_clarification_it_is_said_that_nothing_is_called(opened: Callable[..., Lab], role: str) -> None:
+def test_without_clarification_it_is_said_that_nothing_is_called(opened: Callable[..., System], role: str) -> None:
     """What the user gave is not dropped in silence."""
     with pytest.warns(UserWarning, match=f"{role}: .*clarify=True"):
         opened(clarify=False, **{role: OWN[role]})

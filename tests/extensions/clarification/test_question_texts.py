@@ -14,7 +14,7 @@ from raglab.extensions.clarification.question_texts import field_text, option_ro
 from raglab.extensions.clarification.statements import statements
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapKind, GapReading, QuestionGap
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.store.strict_yaml import load_yaml
 from raglab.values import Chunk
 
@@ -62,15 +62,15 @@ def test_a_statement_with_a_french_colon_is_quoted() -> None:
 
 
 @pytest.mark.slow
-def test_what_yes_takes_after_a_no_is_shown(opened: Callable[..., Lab]) -> None:
+def test_what_yes_takes_after_a_no_is_shown(opened: Callable[..., System]) -> None:
     """The question's text is the first one's; the new proposal is said beside it, and is what a yes takes."""
-    lab = opened()
-    asked = ask("What is the excess?", lab=lab, documents=[COVER], request_id="q", now=START)
+    system = opened()
+    asked = ask("What is the excess?", system=system, documents=[COVER], request_id="q", now=START)
     values = asked["clarification"]["candidate_values"]
-    again = reply("q", "no", lab=lab, now=START)
+    again = reply("q", "no", system=system, now=START)
     assert again["clarification"]["proposed_default"] == values[1]
     assert any(values[1] in text and "yes" in text for text in again["warnings"])
-    answered = reply("q", "yes", lab=lab, now=START)
+    answered = reply("q", "yes", system=system, now=START)
     assert (answered["status"], values[1] in answered["answer"]) == ("ok", True)
 
 

@@ -18,7 +18,7 @@ from raglab.extensions.clarification.replies import read_reply
 from raglab.extensions.clarification.reply_turns import FEWEST
 from raglab.live.ask import ask, reply
 from raglab.live.response import Response
-from raglab.live.system import Lab
+from raglab.live.system import System
 from raglab.store.policies import Policy
 from reply_crowd import SCENES, Line, forms, hostile, naming, negated, rejected
 
@@ -84,25 +84,25 @@ ODD = (
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, indexed: Path) -> Callable[[str], Lab]:
+def fresh(tmp_path: Path, indexed: Path) -> Callable[[str], System]:
     """Return what opens a system that has learned nothing."""
     shutil.copytree(indexed, tmp_path / "index")
-    lab = Lab.open(tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True)
-    assert lab.audit is not None
-    learner = lab.audit.learner
-    return lambda name: replace(lab, audit=raglab.AuditLog(tmp_path / f"{name}.sqlite", learner=learner))
+    system = System.open(tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True)
+    assert system.audit is not None
+    learner = system.audit.learner
+    return lambda name: replace(system, audit=raglab.AuditLog(tmp_path / f"{name}.sqlite", learner=learner))
 
 
-def exchange(lab: Lab, kind: str, *texts: str) -> tuple[list[Response], tuple[ClarificationDefault, ...]]:
+def exchange(system: System, kind: str, *texts: str) -> tuple[list[Response], tuple[ClarificationDefault, ...]]:
     """Responses to a question and to replies, `{0}` and `{1}` in them the first two on offer; and the rows after."""
     question, documents = ASKED[kind]
-    responses = [ask(question, lab=lab, documents=documents, request_id="q", now=START)]
+    responses = [ask(question, system=system, documents=documents, request_id="q", now=START)]
     shown = [str(option["text"]) for option in responses[0]["options"]]
     for number, text in enumerate(texts, 1):
         said = text.replace("{0}", shown[0]).replace("{1}", shown[1])
-        responses.append(reply("q", said, lab=lab, now=START + timedelta(minutes=number)))
-    assert lab.audit is not None
-    return responses, lab.audit.rows()
+        responses.append(reply("q", said, system=system, now=START + timedelta(minutes=number)))
+    assert system.audit is not None
+    return responses, system.audit.rows()
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def exchange(lab: Lab, kind: str, *texts: str) -> tuple[list[Response], tuple[Cl
 class TestEndToEnd:
     """What a reply becomes in the log of a system."""
 
-    def test_what_names_nothing_changes_nothing(self, kind: str, fresh: Callable[[str], Lab]) -> None:
+    def test_what_names_nothing_changes_nothing(self, kind: str, fresh: Callable[[str], System]) -> None:
         """The request is shown again, the same and once; the second time it ends, and no row holds a vote."""
         for number, text in enumerate(ODD):
             (first, again), rows = exchange(fresh(f"a{number}"), kind, text)
@@ -122,7 +122,7 @@ class TestEndToEnd:
         assert (last["status"], bool(last["refusal_reason"])) == ("refuse", True)
         assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []
 
-    def test_no_is_against_the_proposal(self, kind: str, fresh: Callable[[str], Lab]) -> None:
+    def test_no_is_against_the_proposal(self, kind: str, fresh: Callable[[str], System]) -> None:
         """It is a vote against it, and what is left is shown once; then, or with one left, the request is refused."""
         (first, again), (row, *_) = exchange(fresh("no"), kind, "no")
         assert first["clarification"] is not None
@@ -137,7 +137,7 @@ class TestEndToEnd:
             *_, again = exchange(fresh("twice"), kind, "no", "no")[0]
         assert (again["status"], bool(again["refusal_reason"])) == ("refuse", True)
 
-    def test_what_is_named_wins(self, kind: str, fresh: Callable[[str], Lab]) -> None:
+    def test_what_is_named_wins(self, kind: str, fresh: Callable[[str], System]) -> None:
         """The second on offer is answered with, and is what is learned; the proposal has a vote against it."""
         (first, last), (row, *_) = exchange(fresh("named"), kind, "no, {1}")
         assert first["clarification"] is not None

@@ -22,7 +22,7 @@ FLOOR = "similarity.min_similarity"
 
 
 @pytest.fixture
-def cockpit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> raglab.Cockpit:
+def cockpit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> raglab.displays.Cockpit:
     """Open a cockpit in a folder of its own, with something to undo."""
     monkeypatch.chdir(tmp_path)
     cockpit = raglab.cockpit(labelled(3, {"tune": 30}), free_policy())
@@ -30,7 +30,7 @@ def cockpit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> raglab.Cockpit:
     return cockpit
 
 
-def held(cockpit: raglab.Cockpit) -> list[Any]:
+def held(cockpit: raglab.displays.Cockpit) -> list[Any]:
     """All that a message may change."""
     page = {name: value for name, value in cockpit.page().items() if name != "gates"}
     return [page, cockpit.locked, cockpit.filter, cockpit.goal, len(cockpit.trials), cockpit.searching, cockpit.looks]
@@ -106,7 +106,7 @@ REFUSED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_changes_nothing_and_blocks_nothing(cockpit: raglab.Cockpit, name: str) -> None:
+def test_what_is_refused_changes_nothing_and_blocks_nothing(cockpit: raglab.displays.Cockpit, name: str) -> None:
     """An error is shown on the page, policy and page are as before, and the next message is done."""
     before = held(cockpit)
     cockpit.widget.take(REFUSED[name])
@@ -126,7 +126,7 @@ def test_every_act_has_its_message() -> None:
     assert set(ACTS) == set(MESSAGES)
 
 
-def test_what_a_page_sends_is_taken(cockpit: raglab.Cockpit) -> None:
+def test_what_a_page_sends_is_taken(cockpit: raglab.displays.Cockpit) -> None:
     """Each message as cockpit.js makes it."""
     widget = cockpit.widget
     row = cockpit.page()["cases"]["rows"][0]
@@ -155,14 +155,14 @@ def test_what_a_page_sends_is_taken(cockpit: raglab.Cockpit) -> None:
         assert (widget.page["notice"] or {}).get("kind") != "error", (message, widget.page["notice"])
 
 
-def _slices(cockpit: raglab.Cockpit) -> list[tuple[str, str]]:
+def _slices(cockpit: raglab.displays.Cockpit) -> list[tuple[str, str]]:
     return [(name, values[0]) for name, values in cockpit.setup["slices"].items()]
 
 
 @pytest.mark.parametrize(
     "wanted", [Filter(label="nobody"), Filter(kind="won"), Filter(slice=("nothing", "a")), Filter(search="a" * 2_000)]
 )
-def test_a_filter_is_checked_by_hand_too(cockpit: raglab.Cockpit, wanted: Filter) -> None:
+def test_a_filter_is_checked_by_hand_too(cockpit: raglab.displays.Cockpit, wanted: Filter) -> None:
     """It is refused where it is set, not where the page is drawn."""
     with pytest.raises(ValueError, match="of a filter must"):
         cockpit.filter = wanted
@@ -171,14 +171,14 @@ def test_a_filter_is_checked_by_hand_too(cockpit: raglab.Cockpit, wanted: Filter
 
 
 def test_a_page_that_cannot_be_drawn_takes_the_move_back(
-    cockpit: raglab.Cockpit, monkeypatch: pytest.MonkeyPatch
+    cockpit: raglab.displays.Cockpit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the error is."""
     before = held(cockpit)
     draw = type(cockpit).page
     refused = iter((True, False, False, False, False))
 
-    def page(self: raglab.Cockpit) -> dict[str, Any]:
+    def page(self: raglab.displays.Cockpit) -> dict[str, Any]:
         if next(refused):
             raise AttributeError
         return draw(self)
@@ -202,7 +202,7 @@ class TestSave:
             "a" * 300, "~/policy.yaml", "policy.yaml ", "policy.yaml\r", "a*.yaml", "./policy.yaml", "\u2066a.yaml",
         ],
     )  # fmt: skip
-    def test_a_name_that_is_not_plain_is_refused(self, cockpit: raglab.Cockpit, name: str) -> None:
+    def test_a_name_that_is_not_plain_is_refused(self, cockpit: raglab.displays.Cockpit, name: str) -> None:
         """And nothing is written."""
         cockpit.widget.take({"do": "save", "file": name})
         notice = cockpit.widget.page["notice"]
@@ -216,7 +216,7 @@ class TestSave:
         "content",
         ["notes: of mine\n", "important: notes\n", "- a\n- b\n", "{", "", "policy", "l2: {max_l2: many}\n", "\xff"],
     )
-    def test_a_file_that_is_no_policy_stays(self, cockpit: raglab.Cockpit, content: str) -> None:
+    def test_a_file_that_is_no_policy_stays(self, cockpit: raglab.displays.Cockpit, content: str) -> None:
         """To the byte."""
         path = Path("notes.yaml")
         path.write_bytes(content.encode("latin-1"))
@@ -224,13 +224,15 @@ class TestSave:
         assert "must hold a policy" in cockpit.widget.page["notice"]["text"]
         assert path.read_bytes() == content.encode("latin-1")
 
-    def test_a_name_of_many_bytes(self, cockpit: raglab.Cockpit) -> None:
+    def test_a_name_of_many_bytes(self, cockpit: raglab.displays.Cockpit) -> None:
         """As long as a file system takes it beside a new file's own name."""
         cockpit.widget.take({"do": "save", "file": "日" * 66})
         assert cockpit.widget.page["notice"] is None
         assert Policy.load("日" * 66 + ".yaml") == cockpit.policy
 
-    def test_what_the_system_refuses_is_said(self, cockpit: raglab.Cockpit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_the_system_refuses_is_said(
+        self, cockpit: raglab.displays.Cockpit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """In words, and no number of an error."""
 
         def full(*_: object) -> None:
@@ -240,7 +242,7 @@ class TestSave:
         cockpit.widget.take({"do": "save", "file": "policy.yaml"})
         assert "No space left on device" in cockpit.widget.page["notice"]["text"]
 
-    def test_links_folders_and_pipes_stay(self, cockpit: raglab.Cockpit) -> None:
+    def test_links_folders_and_pipes_stay(self, cockpit: raglab.displays.Cockpit) -> None:
         """A link to a policy, one to nothing, a folder, a pipe that nobody writes to."""
         free_policy().save("own.yaml")
         before = Path("own.yaml").read_bytes()
@@ -254,7 +256,7 @@ class TestSave:
         assert Path("own.yaml").read_bytes() == before
         assert not Path("nothing.yaml").exists()
 
-    def test_a_policy_is_written_over(self, cockpit: raglab.Cockpit, tmp_path: Path) -> None:
+    def test_a_policy_is_written_over(self, cockpit: raglab.displays.Cockpit, tmp_path: Path) -> None:
         """A name without a suffix gets one, none is the policy's id, and the folder is that of the notebook."""
         widget = cockpit.widget
         os.chdir("/")
@@ -281,7 +283,7 @@ class TestLocks:
     """What is locked says by what it is unlocked."""
 
     @pytest.mark.parametrize("paths", [(FLOOR,), ("similarity",), (FLOOR, "similarity")])
-    def test_the_remedy_unlocks(self, cockpit: raglab.Cockpit, paths: tuple[str, ...]) -> None:
+    def test_the_remedy_unlocks(self, cockpit: raglab.displays.Cockpit, paths: tuple[str, ...]) -> None:
         """The threshold, its gate, or both."""
         widget = cockpit.widget
         for path in paths:
@@ -295,7 +297,9 @@ class TestLocks:
         assert widget.page["notice"] is None
         assert cockpit.policy.value(FLOOR) == 0.25
 
-    def test_a_search_that_breaks_says_so(self, cockpit: raglab.Cockpit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_search_that_breaks_says_so(
+        self, cockpit: raglab.displays.Cockpit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Whatever broke it; the page goes on."""
 
         def broken(*_: object, **__: object) -> None:

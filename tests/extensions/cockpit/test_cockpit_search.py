@@ -17,7 +17,7 @@ from raglab.extensions.cockpit.widget import TRIALS, CockpitWidget
 WAIT_S = 60.0
 
 
-def opened() -> raglab.Cockpit:
+def opened() -> raglab.displays.Cockpit:
     """A cockpit on 60 cases, with two gates on."""
     return raglab.cockpit(labelled(3, {"tune": 60}), free_policy())
 

@@ -61,7 +61,7 @@ def message(rng: np.random.Generator) -> Any:
     return mutated_value(rng, sample)
 
 
-def held(cockpit: raglab.Cockpit) -> list[Any]:
+def held(cockpit: raglab.displays.Cockpit) -> list[Any]:
     """All that a message may change, but looks."""
     return [
         cockpit.policy.policy_id, cockpit.locked, cockpit.filter, cockpit.goal, len(cockpit.trials),

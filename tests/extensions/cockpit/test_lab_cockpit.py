@@ -39,7 +39,7 @@ def made(seed: int = 3, **more: Any) -> Trace:
     return labelled(seed, SPLITS, **more)
 
 
-def opened(seed: int = 3, **more: Any) -> raglab.Cockpit:
+def opened(seed: int = 3, **more: Any) -> raglab.displays.Cockpit:
     """A cockpit on split `tune`, with two gates on."""
     return raglab.cockpit(made(seed), free_policy(), **more)
 
@@ -52,7 +52,7 @@ def drawn(seed: int, n: int = 12) -> tuple[Trace, list[Policy]]:
     return trace, policies
 
 
-def check_rates(cockpit: raglab.Cockpit) -> None:
+def check_rates(cockpit: raglab.displays.Cockpit) -> None:
     """Rates, cost and table of the page are those of `sweep`."""
     page = cockpit.page()
     row = raglab.sweep(cockpit.trace, [cockpit.policy], cockpit.arm).iloc[0]

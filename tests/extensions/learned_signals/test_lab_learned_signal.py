@@ -18,8 +18,8 @@ from raglab.extensions.learned_signals.learned_signal import (
     case_groups,
     cross_fit,
     encoder_by_identifier,
+    fit_signal,
     labelled_rows,
-    learn_signal,
     signal_report,
 )
 from raglab.extensions.learned_signals.score_models import Recipe
@@ -63,7 +63,7 @@ def made_trace(encoder: Encoder | None, n: int = 48, split: str = "tune") -> Tra
 @pytest.fixture(scope="module")
 def signal(encoder: Encoder) -> LearnedSignal:
     """Return a signal learned from 48 questions."""
-    return learn_signal(made_trace(encoder), recipes=PLAIN, folds=4, encoder=encoder, cache=None)
+    return fit_signal(made_trace(encoder), recipes=PLAIN, folds=4, encoder=encoder, cache=None)
 
 
 @pytest.mark.slow
@@ -249,4 +249,4 @@ def test_a_trace_of_shards_is_refused() -> None:
         """A trace that is no trace in memory."""
 
     with pytest.raises(TypeError, match=r"^learn_signal must have a trace in memory, got a Shards; .*draw some cases"):
-        learn_signal.__wrapped__(Shards())  # type: ignore[attr-defined]
+        fit_signal.__wrapped__(Shards())  # type: ignore[attr-defined]

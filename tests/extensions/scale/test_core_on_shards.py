@@ -91,11 +91,11 @@ def test_documents_with_paths_as_sources_decide_alike(folder: Path, encoder: Wor
     del encoder
     corpus, cases = load_corpus(folder), load_cases(folder)
     whole = raglab.build_trace(corpus, cases, cache=None, **SMALL)
-    shards = raglab.build_shards(corpus, cases, folder / "shards", shard=2, cache=None, **SMALL)
+    shards = raglab.io.build_shards(corpus, cases, folder / "shards", shard=2, cache=None, **SMALL)
     one, two = decide(whole, FIRST_HIT), decide(shards, FIRST_HIT)
     pd.testing.assert_frame_equal(one.frame(), two.frame())
     assert one.cells.tolist() == two.cells.tolist()
-    pd.testing.assert_frame_equal(raglab.ranking(whole), raglab.ranking(shards))
+    pd.testing.assert_frame_equal(raglab.lab.ranking(whole), raglab.lab.ranking(shards))
 
 
 def test_arrays_of_a_shard_are_read_only(tmp_path: Path) -> None:
@@ -110,10 +110,10 @@ def test_arrays_of_a_shard_are_read_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: raglab.build_shards(CASES, CORPUS, "out"), "build_shards takes corpus, cases, out in this order"),
-        (lambda: raglab.save_shards(sample_trace(), "out"), "save_shards.* got a trace; put it in a list"),
-        (lambda: raglab.save_shards([], sample_trace()), "save_shards.* folder must be a path, got a trace"),
-        (lambda: raglab.save_shards([], POLICY), "save_shards.* folder must be a path, got a policy"),
+        (lambda: raglab.io.build_shards(CASES, CORPUS, "out"), "build_shards takes corpus, cases, out in this order"),
+        (lambda: raglab.io.save_shards(sample_trace(), "out"), "save_shards.* got a trace; put it in a list"),
+        (lambda: raglab.io.save_shards([], sample_trace()), "save_shards.* folder must be a path, got a trace"),
+        (lambda: raglab.io.save_shards([], POLICY), "save_shards.* folder must be a path, got a policy"),
     ],
 )
 def test_swapped_arguments_are_named(call: Callable[[], object], told: str) -> None:

@@ -151,7 +151,7 @@ def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
     trace = labelled(0, SPLITS)
     parts = sharded(trace, tmp_path, 20)
     alone = certify_best(parts, POLICY, targets=TARGET, paths=ONE)
-    with raglab.workers("threads", n=2):
+    with raglab.lab.parallel_workers("threads", n=2):
         alike(certify_best(parts, POLICY, targets=TARGET, paths=ONE), alone)
         assert alone.policy is not None
         assert check_policy(alone.policy, parts, again=True).verdict

@@ -1,4 +1,4 @@
-"""The lab over the shards of a trace: each figure is that of the trace in one piece, to the bit."""
+"""The system over the shards of a trace: each figure is that of the trace in one piece, to the bit."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from raglab.lab.gate_fitting import (
     calibrate_cosine,
     case_signals,
     compare_gates,
-    fuse,
-    transfer,
+    fit_fused_gate,
+    rescale_thresholds,
 )
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.reward_audit import arm_tables, audit_rewards
 from raglab.lab.search_space import always_answer, full_space, manual_loop
 from raglab.lab.signal_audit import audit_signals
-from raglab.lab.slices import BINARY, GRADED, NONE, fusion_weights, ndcg_by_case, ndcg_measures, ranking, slices
+from raglab.lab.slice_rates import BINARY, GRADED, NONE, fusion_weights, ndcg_by_case, ndcg_measures, ranking, slices
 from raglab.live.answer_recording import record_answers
-from raglab.parallel import workers
+from raglab.parallel import parallel_workers
 from raglab.policy import PolicyData
 from raglab.replay import decide, each_shard
 from raglab.store.case_records import hash_cases
@@ -122,7 +122,7 @@ class TestPolicies:
         trace, policies = stored(random_trace(seed, n_cases=7, depths=1 + seed % 2)), policies_of(seed)
         parts, whole = in_parts(trace, size), policies_case_cells(trace, policies)
         assert np.array_equal(policies_case_cells(parts, policies), whole)
-        with workers("threads", 2):
+        with parallel_workers("threads", 2):
             assert np.array_equal(policies_case_cells(parts, policies), whole)
         for policy, row in zip(policies, whole, strict=True):
             assert np.array_equal(policy_case_cells(parts, policy), row)
@@ -294,7 +294,7 @@ class TestReport:
         """Of two chains: reliability, risk and coverage, AURC, thresholds, boundary, flips; by two threads."""
         base = Policy.load().replace("refine.max_depth", 0)
         loose = base.replace("similarity.min_similarity", 0.4, "confidence.tau_default", 10.0)
-        with workers("threads", 2):
+        with parallel_workers("threads", 2):
             one, two = self.pages(
                 tmp_path, labelled(3, {"report": 60}, missing=0.1), {"defaults": base, "tuned": loose}
             )
@@ -360,7 +360,7 @@ class TestFittedGates:
         whole = labelled(6, {"tune": 150, "report": 50}, steps=None, missing=0.05)
         parts = save_shards([whole], tmp_path, shard=33)
         free = free_policy()
-        one, two = (fuse(here, free) for here in (whole, parts))
+        one, two = (fit_fused_gate(here, free) for here in (whole, parts))
         assert two.policy == one.policy
         assert two.p.tobytes() == one.p.tobytes()
         same(two.quality, one.quality)
@@ -377,7 +377,7 @@ class TestFittedGates:
         whole = labelled(6, {"tune": 20})
         for here in (whole, save_shards([whole], tmp_path, shard=6)):
             with pytest.raises(ValueError, match=r"at least, got .* label more"):
-                fuse(here, free_policy())
+                fit_fused_gate(here, free_policy())
 
     def test_answers(self) -> None:
         """The curve of the generator's confidence; the first shard holds no answer."""
@@ -400,12 +400,15 @@ class TestFittedGates:
         cases = tuple(case._replace(query=other.query) for case, other in zip(target.cases, source.cases, strict=True))
         target = replace(target, cases=cases)
         assert calibrate_cosine(in_parts(source, size), base) == calibrate_cosine(source, base)
-        one, two = transfer(base, source, target), transfer(base, in_parts(source, size), in_parts(target, size))
+        one, two = (
+            rescale_thresholds(base, source, target),
+            rescale_thresholds(base, in_parts(source, size), in_parts(target, size)),
+        )
         assert two.policy == one.policy
         same(two.table, one.table)
         assert len(one.table)
         with pytest.raises(ValueError, match="must hold the same questions"):
-            transfer(base, in_parts(source, size), target.subset(range(59)))
+            rescale_thresholds(base, in_parts(source, size), target.subset(range(59)))
 
 
 class TestArms:
@@ -423,7 +426,7 @@ class TestArms:
         chosen = always_answer(Policy.load())
         whole, parts = self.made(tmp_path)
         one = arm_tables(whole, chosen)
-        with workers("threads", 2):
+        with parallel_workers("threads", 2):
             two = arm_tables(parts, chosen)
         for name, there in one.world._asdict().items():
             assert np.asarray(getattr(two.world, name)).tobytes() == np.asarray(there).tobytes()
@@ -455,7 +458,7 @@ def test_what_needs_all_hits_at_once_says_so(tmp_path: Path) -> None:
         "record_answers": lambda: record_answers(parts, chosen, None, None),  # type: ignore[arg-type] # never asked
     }
     if "learned_signals" in installed():
-        doors["learn_signal"] = lambda: raglab.learn_signal(parts)
+        doors["learn_signal"] = lambda: raglab.fit_signal(parts)
     if "cockpit" in installed():
         doors["a cockpit"] = lambda: raglab.cockpit(parts, chosen)
     for door, call in doors.items():

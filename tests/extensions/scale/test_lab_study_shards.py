@@ -137,7 +137,7 @@ class TestMeasuredShards:
             assert measured.parts[0].evidence_for(policies, None) is not None
             same(sweep(measured, policies), sweep(trace, policies))
             same(sweep(measured, [*policies, *others]), sweep(trace, [*policies, *others]))
-            with raglab.workers("threads", n=2):
+            with raglab.lab.parallel_workers("threads", n=2):
                 same(sweep(measured, policies), sweep(trace, policies))
 
     def test_a_file_that_is_not_there_costs_a_measurement(self, sharded: ShardedTrace[Trace]) -> None:
@@ -207,7 +207,7 @@ class TestTune:
         """Two threads and two processes come to what one process comes to."""
         alone = tune(sharded, trials=20)
         for kind in ("threads", "joblib"):
-            with raglab.workers(kind, n=2):
+            with raglab.lab.parallel_workers(kind, n=2):
                 equal_results(tune(sharded, trials=20), alone)
 
     def test_of_many_cases_candidates_are_made_of_a_sample(

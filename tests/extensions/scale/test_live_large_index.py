@@ -49,7 +49,7 @@ from raglab.live import trace_building
 from raglab.live.ask import ask
 from raglab.live.index_folder import read_index
 from raglab.live.index_growth import add_documents, remove_documents
-from raglab.live.system import Lab, build_index
+from raglab.live.system import System, build_index
 from raglab.live.trace_building import RetrievalSettings, build_trace, check_settings
 from raglab.retrieval import dense, index_kinds, indexes
 from raglab.retrieval.dense import (
@@ -710,15 +710,15 @@ class TestEndToEnd:
         for kind in ("flat", "hnsw-sq8"):
             place = tmp_path / kind
             build_index(CORPUS, place, cache=None, **{**SMALL, "index": kind})
-            lab = Lab.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
-            said[kind] = ask(question, lab=lab, request_id="r")
+            system = System.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
+            said[kind] = ask(question, system=system, request_id="r")
         assert said["flat"]["sources"] == said["hnsw-sq8"]["sources"]
         assert said["flat"]["confidence"] == pytest.approx(said["hnsw-sq8"]["confidence"], abs=0.2)
         (folder,) = (tmp_path / "hnsw-sq8").glob("large-*")
         stamp = (folder / MANIFEST).stat().st_mtime_ns
-        ready = lab.retriever
+        ready = system.retriever
         assert isinstance(ready.indexes.vectors, VectorShards)
-        Lab.open(tmp_path / "hnsw-sq8", policy=policy, audit=False, cache=False)
+        System.open(tmp_path / "hnsw-sq8", policy=policy, audit=False, cache=False)
         assert (folder / MANIFEST).stat().st_mtime_ns == stamp
         case = Case("c", question, "ok")
         cache = EmbeddingCache(tmp_path / "hnsw-sq8" / "embeddings.sqlite")
@@ -729,7 +729,7 @@ class TestEndToEnd:
         assert np.nanmax(np.abs(trace.hits.l2 - exact.hits.l2)) < 1e-3
         folder.joinpath("dense.faiss").write_bytes(b"")
         with pytest.raises(InputError, match=r"dense.faiss must be as raglab wrote it.*delete the folder"):
-            Lab.open(tmp_path / "hnsw-sq8", policy=policy, audit=False, cache=False)
+            System.open(tmp_path / "hnsw-sq8", policy=policy, audit=False, cache=False)
 
     def test_one_earlier_index_is_kept(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
         """Whoever is about to open it may; older ones and unfinished ones go, but not while another builds them.
@@ -748,14 +748,14 @@ class TestEndToEnd:
                 some = CORPUS._replace(chunks=CORPUS.chunks[:count])
                 build_index(some, place, cache=None, **{**SMALL, "index": "hnsw-sq8"})
                 if not answers:
-                    lab = Lab.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
-                    answers.append(ask(question, lab=lab, request_id="r"))
-                folders.append(lab.retriever.indexes.folder)
+                    system = System.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
+                    answers.append(ask(question, system=system, request_id="r"))
+                folders.append(system.retriever.indexes.folder)
                 there = {path.name: _chunks_of(path) for path in place.glob("large-*")}
                 assert there.pop(held) == 0
                 assert sorted(there.values()) == [one for one in (count - 1, count) if one >= 9]
         assert not folders[0].exists()
-        answers.append(ask(question, lab=lab, request_id="r"))
+        answers.append(ask(question, system=system, request_id="r"))
         assert answers[0]["sources"] == answers[1]["sources"]
         assert answers[0]["confidence"] == answers[1]["confidence"]
 
@@ -774,7 +774,7 @@ class TestEndToEnd:
         motor = {"source": "docs/motor.md", "pages": [{"page": 1, "text": "The motor excess is 300 pounds."}]}
         add_documents(place, [motor], replace=True, cache=None)
         assert sorted(map(_chunks_of, place.glob("large-*"))) == [7]
-        assert isinstance(Lab.open(place, audit=False, cache=False).retriever.indexes.vectors, VectorShards)
+        assert isinstance(System.open(place, audit=False, cache=False).retriever.indexes.vectors, VectorShards)
 
     def test_no_tokens_of_passages_that_nobody_asked_for(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
         """Neither a build nor an addition keeps them, and what is not read is said once."""
@@ -810,13 +810,13 @@ class TestEndToEnd:
         old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
         first = build_index(old, place, cache=None, **SMALL)
         policy = Policy.from_mapping({"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}})
-        lab = Lab.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
+        system = System.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
         kinds, said = [], []
-        for change in (lambda: lab.add(new), lambda: lab.remove("faq.txt"), lambda: lab.add(new)):
+        for change in (lambda: system.add(new), lambda: system.remove("faq.txt"), lambda: system.add(new)):
             change()
             kinds.append(read_index(place).settings.index)
-            said.append(ask(question, lab=lab, request_id="r")["sources"])
-            assert isinstance(lab.retriever.indexes.vectors, VectorShards) == (kinds[-1] != "flat")
+            said.append(ask(question, system=system, request_id="r")["sources"])
+            assert isinstance(system.retriever.indexes.vectors, VectorShards) == (kinds[-1] != "flat")
         assert kinds == ["hnsw-sq8", "flat", "hnsw-sq8"]
         assert said[0] == said[2]
         assert read_index(place).head.auto_mb == 1_000.0
@@ -824,7 +824,7 @@ class TestEndToEnd:
         assert first in read_index(place).earlier
         build_index(CORPUS, place, cache=None, **{**SMALL, "index": "flat"})
         with pytest.raises(ValueError, match="an open index must keep"):
-            lab.refresh()
+            system.refresh()
 
     def test_a_kind_that_was_named_stays(
         self,
@@ -853,7 +853,7 @@ class TestEndToEnd:
             remove_documents(tmp_path / "i", "0.md")
         assert read_index(tmp_path / "i").settings.index == "flat"
         assert not list((tmp_path / "i").glob("large-*"))
-        assert Lab.open(tmp_path / "i", audit=False, cache=False).retriever.indexes.n_chunks == 250
+        assert System.open(tmp_path / "i", audit=False, cache=False).retriever.indexes.n_chunks == 250
 
     def test_few_chunks_are_indexed_as_before(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
         """Nothing named, auto and flat are one index, and no folder of a large one stands beside it."""

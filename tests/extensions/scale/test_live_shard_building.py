@@ -49,9 +49,9 @@ from extensions.scale.test_live_shard_building import OPTIONS, inputs, read_word
 if __name__ == "__main__":
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "local_directory": sys.argv[3]}
     read_words()
-    with LocalCluster(**options) as cluster, Client(cluster) as client, raglab.workers(client):
+    with LocalCluster(**options) as cluster, Client(cluster) as client, raglab.lab.parallel_workers(client):
         workers_read_words(client, signal.pause)
-        raglab.build_shards(*inputs(), sys.argv[2], **OPTIONS)
+        raglab.io.build_shards(*inputs(), sys.argv[2], **OPTIONS)
 """
 OPTIONS: dict[str, Any] = {"shard": 2, "batch_size": 1, "cache": None}
 
@@ -162,7 +162,7 @@ def build_apart(
 ) -> Sent:
     """Build by the code of another process, in this one; a build that is killed ends there."""
     sent = Sent(before)
-    with patch.context() as inside, raglab.workers("joblib", n=2), suppress(KeyboardInterrupt):
+    with patch.context() as inside, raglab.lab.parallel_workers("joblib", n=2), suppress(KeyboardInterrupt):
         inside.setattr(shard_building, "run_each", sent)
         build_shards(inputs()[0], cases, folder, **(OPTIONS | {"cache": EmbeddingCache(folder / "e.sqlite")}))
     return sent
@@ -211,7 +211,7 @@ def test_a_worker_refuses_where_another_write_has_made_its_version(
     corpus, cases = inputs()
     sent = build_apart(monkeypatch, tmp_path / "t", cases[:4], killed)
     assert sent.work is not None
-    raglab.save_shards([build_shards(corpus, cases[4:8], tmp_path / "other", **OPTIONS)], tmp_path / "t")
+    raglab.io.save_shards([build_shards(corpus, cases[4:8], tmp_path / "other", **OPTIONS)], tmp_path / "t")
     with pytest.raises(InputError, match="must be those that it wrote for its workers"):
         shard_building._build_in_process(sent.items[0], sent.work)
     assert [len(shard) for shard in Trace.open(tmp_path / "t").shards()] == [2, 2]
@@ -306,7 +306,7 @@ def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
     for name, n in (("alone", 1), ("apart", 2)):
         cache = EmbeddingCache(tmp_path / name / "cache" / "e.sqlite")
         options = OPTIONS | {"cache": cache, "encoder": model, "index": "hnsw-sq8"}
-        with raglab.workers("joblib", n=n):
+        with raglab.lab.parallel_workers("joblib", n=n):
             build_shards(corpus, cases, tmp_path / name / "t", **options)
         assert len(list(cache.path.parent.glob("large-*/manifest.json"))) == 1
         found.append(written(tmp_path / name / "t"))
@@ -318,7 +318,7 @@ def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["threads", "joblib"])
 def test_workers_of_this_machine_build_the_same(kind: str, alone: dict[str, bytes], tmp_path: Path) -> None:
     """Two of either kind; nothing is left of what they read."""
-    with raglab.workers(kind, n=2):
+    with raglab.lab.parallel_workers(kind, n=2):
         made = build_shards(*inputs(), tmp_path / "t", **(OPTIONS | {"cache": EmbeddingCache(tmp_path / "e.sqlite")}))
     assert (written(tmp_path / "t"), len(made)) == (alone, 10)
     assert not (tmp_path / "t" / WORK).exists()
@@ -332,7 +332,7 @@ def test_a_killed_worker_of_a_cluster(alone_by_words: dict[str, bytes], tmp_path
     with (
         distributed.LocalCluster(**options, local_directory=str(tmp_path / "dask")) as cluster,
         distributed.Client(cluster) as client,
-        raglab.workers(client),
+        raglab.lab.parallel_workers(client),
     ):
         workers_read_words(client, partial(kill_once, tmp_path / "killed"))
         build_shards(*inputs(), tmp_path / "t", **OPTIONS)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
-from raglab.parallel import run_each, workers
+from raglab.parallel import parallel_workers, run_each
 from raglab.replay import steps, sweep
 from raglab.store.traces import Trace
 from test_parallel import killed_once
@@ -43,7 +43,7 @@ def test_threads_count_as_one_process(sharded: ShardedTrace[Trace]) -> None:
     expected = written(whole())
     assert written(sharded) == expected
     for n in (1, 2, 4):
-        with workers("threads", n=n):
+        with parallel_workers("threads", n=n):
             assert written(sharded) == expected
 
 
@@ -74,7 +74,7 @@ def test_processes_count_as_one(sharded: ShardedTrace[Trace]) -> None:
     """Sweep and steps of 1, 2 and 4 processes of joblib are those of no workers."""
     expected = written(sharded)
     for n in (1, 2, 4):
-        with workers("joblib", n=n):
+        with parallel_workers("joblib", n=n):
             assert written(sharded) == expected
 
 
@@ -87,7 +87,7 @@ def test_a_cluster_counts_as_one_process(sharded: ShardedTrace[Trace], tmp_path:
     with (
         distributed.LocalCluster(**options, local_directory=str(tmp_path / "dask")) as cluster,
         distributed.Client(cluster) as client,
-        workers(client) as running,
+        parallel_workers(client) as running,
     ):
         assert running.n == 2
         assert written(sharded) == expected
@@ -95,5 +95,5 @@ def test_a_cluster_counts_as_one_process(sharded: ShardedTrace[Trace], tmp_path:
         assert done == [item * item for item in range(12)]
         assert (tmp_path / "killed").exists()
         assert written(sharded) == expected
-        with pytest.raises(ValueError, match="n must be left out of a cluster, got 2"), workers(client, n=2):
+        with pytest.raises(ValueError, match="n must be left out of a cluster, got 2"), parallel_workers(client, n=2):
             pass

@@ -106,8 +106,8 @@ class TestByHead:
         assert len(page) < 20_000
 
     def test_the_names_of_the_package(self, tmp_path: Path) -> None:
-        """`raglab.save_shards` and `raglab.Trace.open`."""
-        raglab.save_shards([world()], tmp_path, shard=4)
+        """`raglab.io.save_shards` and `raglab.Trace.open`."""
+        raglab.io.save_shards([world()], tmp_path, shard=4)
         assert len(raglab.Trace.open(tmp_path)) == 7
 
 
@@ -358,7 +358,9 @@ class TestRefusals:
         trace = world()
         made = save_shards([trace], tmp_path, shard=3)
         other: Any = named(trace, "x")
-        with pytest.raises(InputError, match=r"must be one of shards, got a Trace; write it first: raglab.save_shards"):
+        with pytest.raises(
+            InputError, match=r"must be one of shards, got a Trace; write it first: raglab.io.save_shards"
+        ):
             made.merge(other)
         with pytest.raises(InputError, match=r"must be in memory, got a ShardedTrace; merge its shards \(trace.merge"):
             other.merge(made)

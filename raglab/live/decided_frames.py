@@ -21,7 +21,7 @@ COLUMNS = ("case_id", "status", "decided_by", "reason", "hits", "options", "marg
 
 
 @takes(policy="policy", frame="frame")
-def apply(
+def decide_frame(
     policy: PolicyData,
     frame: pd.DataFrame,
     *,
@@ -61,7 +61,7 @@ def apply(
       >>> import pandas as pd
       >>> rows = [("the excess?", "a", 0.9), ("the excess?", "b", 0.6), ("Who won?", "b", 0.1)]
       >>> policy = PolicyData.from_mapping({"confidence": {"enabled": False}})
-      >>> decided = apply(policy, pd.DataFrame(rows, columns=["query", "hit_id", "score"]))
+      >>> decided = decide_frame(policy, pd.DataFrame(rows, columns=["query", "hit_id", "score"]))
       >>> decided[["case_id", "status", "decided_by", "hits"]].values.tolist()
       [['q1', 'ok', 'answered', ['a', 'b']], ['q2', 'refuse', 'l2', []]]
       >>> decided["reason"][1]
