@@ -42,11 +42,11 @@ def trace_of(data: Path, out: Path, arms: tuple[str, ...], max_depth: int) -> ra
 def at_rate(trace: raglab.Trace, policy: raglab.Policy, arm: str) -> tuple[Decisions, float]:
     """Decisions with no gate but the confidence, at the lowest tau that keeps the hallucination rate; and that tau."""
     base = always_answer(policy).replace("confidence.enabled", True, "refine.max_depth", 0)
-    taus = np.unique(raglab.decide(trace, base, arm).confidence())
+    taus = np.unique(raglab.decide(trace, base, arm=arm).confidence())
     policies = [base.replace(LEVEL[0], float(tau), LEVEL[1], float(tau)) for tau in taus]
-    rates = raglab.sweep(trace, policies, arm)["hallucination_rate"].to_numpy()
+    rates = raglab.sweep(trace, policies, arm=arm)["hallucination_rate"].to_numpy()
     first = int(np.flatnonzero(rates <= HALLUCINATION)[0])
-    return raglab.decide(trace, policies[first], arm), float(taus[first])
+    return raglab.decide(trace, policies[first], arm=arm), float(taus[first])
 
 
 def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
@@ -114,7 +114,7 @@ def refinement(trace: raglab.Trace, published: raglab.Policy) -> None:
         only = raglab.Trace(part.cases, part.chunks, part.arms, hits, part.pattern_hits, part.meta)
         table = raglab.lab.ranking(only).query("order == 'final'").set_index("arm")
         base = always_answer(published)
-        confidence = raglab.decide(only, base, arm).confidence().mean()
+        confidence = raglab.decide(only, base, arm=arm).confidence().mean()
         print(f"| {arm} | {depth} | {table.loc[arm, 'hit@5']:.3f} | {ndcg_of(table)[arm]:.3f} | {confidence:.1f} |")
     print("\n## Refine loop: what the loop decides, all cases, every gate but confidence off\n")
     head = (
@@ -133,8 +133,8 @@ def refinement(trace: raglab.Trace, published: raglab.Policy) -> None:
             policy = always_answer(published).replace(
                 *("confidence.enabled", True, LEVEL[0], tau, LEVEL[1], tau, "refine.max_depth", depth)
             )
-            rates = raglab.sweep(trace, [policy], arm).iloc[0]
-            decided = raglab.decide(trace, policy, arm)
+            rates = raglab.sweep(trace, [policy], arm=arm).iloc[0]
+            decided = raglab.decide(trace, policy, arm=arm)
             tries = decided.outcome.depth.astype(int) + 1
             ms = 0.0 if trace.latency is None else np.nanmean(spent(trace, arm, tries))
             print(

@@ -150,7 +150,7 @@ def table_hash(frame: pd.DataFrame) -> str:
 def certificate(trace: Any) -> pd.DataFrame:  # noqa: ANN401 - in memory or of shards
     """Candidates of a certificate over a third of the cases, learned on another third, with the hash of its cases."""
     targets = {"hallucination_rate": 0.75, "false_refusal_rate": 0.6}  # a few candidates are tested, one is certified
-    result = raglab.certify_best(trace, Policy.from_mapping({"patterns": PATTERNS}), targets)
+    result = raglab.certify_best(trace, Policy.from_mapping({"patterns": PATTERNS}), targets=targets)
     return result.table.assign(cases_hash=result.certificate.cases_hash)
 
 
@@ -191,7 +191,7 @@ def measure(task: str, folder: Path, policies: int, kind: str, n: int) -> dict[s
     policy = PolicyData.from_mapping({"patterns": PATTERNS})
     tasks = {
         "sweep": lambda: raglab.sweep(trace, random_policies(policies)),
-        "steps of one": lambda: raglab.steps(trace, policy, AXIS),
+        "steps of one": lambda: raglab.steps(trace, policy, path=AXIS),
         "steps of all": lambda: raglab.steps(trace, policy),
         "steps of all, coarse": lambda: raglab.steps(trace, policy, resolution=COARSE),
         "certificate": lambda: certificate(trace),

@@ -110,7 +110,7 @@ def stepped(options: Options) -> Rows:
     ready = kinds["published"][0]
     bare = seconds(lambda: raglab.steps(ready, published, level=None), 7)
     yield Row("steps of all thresholds, published, no intervals", 1e3 * bare, "ms")
-    alone = seconds(lambda: raglab.steps(ready, published, AXIS), 7)
+    alone = seconds(lambda: raglab.steps(ready, published, path=AXIS), 7)
     yield Row("steps of one axis", 1e3 * alone, "ms")
 
 

@@ -44,7 +44,7 @@ def certified(options: Options) -> Rows:
     fitted = raglab.fit_decision(trace, policy)
     yield Row(f"fit a decision by expected cost, {len(trace):,} cases", time.process_time() - start, "s")
     start = time.process_time()
-    raglab.certify_best(trace, fitted, {"hallucination_rate": 0.75, "false_refusal_rate": 0.6})
+    raglab.certify_best(trace, fitted, targets={"hallucination_rate": 0.75, "false_refusal_rate": 0.6})
     yield Row("certify the best of its family", time.process_time() - start, "s")
 
 

@@ -63,7 +63,7 @@ def outcome(certification: Certification, trace: Trace) -> str:
     )
     if certification.policy is None:
         return f"no: the safest candidate has {promise_text}"
-    again = check_policy(certification.policy, trace.split("report"))
+    again = check_policy(trace.split("report"), certification.policy)
     report_rates = ", ".join(f"{row.k}/{row.n}" for row in again.table.itertuples())
     return f"**yes**, coverage {certificate.coverage:.3f}: {promise_text}; on report {again.verdict} ({report_rates})"
 
@@ -79,7 +79,7 @@ def certificates(sets: list[CaseSet], fused: Mapping[str, Policy]) -> None:
         )
         with tempfile.TemporaryDirectory() as folder:
             looks = Path(folder) / "looks.jsonl"
-            first = certify_best(case_set.trace, fused[case_set.name], TARGETS, delta=DELTA, looks=looks)
+            first = certify_best(case_set.trace, fused[case_set.name], targets=TARGETS, delta=DELTA, looks=looks)
             targets, near, chance = dict(TARGETS), first.nearest, first.chance
             if near != near:  # noqa: PLR0124 - NaN: out of reach beside the other target
                 targets = {name: TARGETS[name] for name in ALONE}
@@ -96,7 +96,7 @@ def certificates(sets: list[CaseSet], fused: Mapping[str, Policy]) -> None:
             if near == near:  # noqa: PLR0124
                 targets["hallucination_rate"] = near
                 certification = certify_best(
-                    case_set.trace, fused[case_set.name], targets, delta=DELTA, looks=looks, again=True
+                    case_set.trace, fused[case_set.name], targets=targets, delta=DELTA, looks=looks, again=True
                 )
                 second = f"{outcome(certification, case_set.trace)} (look {certification.certificate.looks})"
         beside = ", false refusals ≤ 0.1" if len(targets) > 1 else " alone"
@@ -121,11 +121,11 @@ def families(case_set: CaseSet, fused: Policy) -> dict[str, list[Policy]]:
 def level(candidates: list[Policy], trace: Trace, alpha: float, looks: Path) -> str:
     """What one family certifies at one target: coverage, over-ask, errors; and what the report split says."""
     targets = {ALONE[0]: alpha}
-    certification = certify_best(trace, candidates, targets, delta=DELTA, looks=looks, again=True)
+    certification = certify_best(trace, candidates, targets=targets, delta=DELTA, looks=looks, again=True)
     certificate, first = certification.certificate, certification.certificate.promises[0]
     if certification.policy is None:
         return f"no ({first.k:g}/{first.n})"
-    again = check_policy(certification.policy, trace.split("report"))
+    again = check_policy(trace.split("report"), certification.policy)
     k, n = (int(again.table[column].iloc[0]) for column in ("k", "n"))
     asks = f", asks {certificate.over_ask:.3f}" if certificate.over_ask else ""
     return f"**{certificate.coverage:.3f}**{asks}, {first.k:g}/{first.n}; {again.verdict} {again.coverage:.3f}, {k}/{n}"

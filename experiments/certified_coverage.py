@@ -110,7 +110,7 @@ def learn_then_test(parts: dict[str, Scored], alpha: float, start: float | None)
 
 def by_ratio(trace: Trace, fitted: Policy, alpha: float, costs: metrics.Costs | None) -> Outcome:
     """The cheapest ratio that passes."""
-    certification = certify_best(trace, fitted, {RISK: alpha}, costs=costs, delta=DELTA)
+    certification = certify_best(trace, fitted, targets={RISK: alpha}, costs=costs, delta=DELTA)
     if certification.policy is None:
         return Outcome(0, 0, 0.0, certified=False)
     counts = count_rates(trace.split("report"), [certification.policy], [RISK])

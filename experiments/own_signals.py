@@ -174,11 +174,11 @@ def certified(trace: Trace, policy: Policy, alpha: float) -> str:
     start = raglab.fit_decision(trace, policy)
     offered = grid(trace.split("tune"), start)
     targets = {"hallucination_rate": alpha}
-    certification = certify_best(trace, offered, targets, delta=DELTA, again=True)
+    certification = certify_best(trace, offered, targets=targets, delta=DELTA, again=True)
     certificate, first = certification.certificate, certification.certificate.promises[0]
     if certification.policy is None:
         return f"no ({first.k:g}/{first.n})"
-    again = check_policy(certification.policy, trace.split("report"))
+    again = check_policy(trace.split("report"), certification.policy)
     k, n = (int(again.table[column].iloc[0]) for column in ("k", "n"))
     return f"**{certificate.coverage:.3f}**, {first.k:g}/{first.n}; report {again.coverage:.3f}, {k}/{n}"
 

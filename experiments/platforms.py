@@ -73,7 +73,7 @@ def certificate_row(trace: Trace) -> str:
     policy = always_answer(Policy.load()).replace("signals.node_score.min", MIN_SCORE)
     cells = []
     for alpha in LEVELS:
-        certification = certify_best(trace, policy, {"hallucination_rate": alpha}, again=True)
+        certification = certify_best(trace, policy, targets={"hallucination_rate": alpha}, again=True)
         (promise,) = certification.certificate.promises
         counts = f"{promise.k:g}/{promise.n} ≤ {promise.bound:.3f}"
         if certification.policy is None:

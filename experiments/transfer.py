@@ -51,11 +51,11 @@ def main() -> None:
         load_corpus(args.data), load_cases(args.data), out=args.out / "trace.parquet", policy=tuned,
         encoder=str(shortened(args.out / "model")),
     )  # fmt: skip
-    start = certify_best(first, tuned, TARGETS)
+    start = certify_best(first, tuned, targets=TARGETS)
     print(start.certificate.reason, start.certificate.promises, sep="\n")
     if start.policy is None:
         return
-    moved = rescale_thresholds(start.policy, first.split("tune"), second.split("tune"))
+    moved = rescale_thresholds(first.split("tune"), start.policy, to=second.split("tune"))
     print("\n" + moved.table.round(4).to_string(index=False))
     for name, trace, policy in (
         ("first embedder", first, start.policy),

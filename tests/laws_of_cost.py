@@ -81,7 +81,7 @@ def check_steps(trace: TraceData, policy: PolicyData, path: str) -> None:
     np.testing.assert_array_equal(curve.cells[here], seen)
     # And as a user sees it: one value, as a policy of its own.
     value = float(tried[len(tried) // 2])
-    table, row = steps(trace, policy, path), sweep(trace, [policy.replace(path, value)], engine="numpy").iloc[0]
+    table, row = steps(trace, policy, path=path), sweep(trace, [policy.replace(path, value)], engine="numpy").iloc[0]
     at = table[table["high"] >= value].iloc[0]
     assert at["expected_cost"] == row["expected_cost"]
     assert at["coverage_k"] == row["coverage_k"]

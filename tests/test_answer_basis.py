@@ -242,22 +242,22 @@ class TestBasis:
         trace = many(right, 240, ("tune", "certify", "report"))
         bare = replace(trace, answers=None)
         targets = {"hallucination_rate": 0.2}
-        made = [certify_best(one, PLAIN, targets, paths=["similarity.min_similarity"]) for one in (trace, bare)]
+        made = [certify_best(one, PLAIN, targets=targets, paths=["similarity.min_similarity"]) for one in (trace, bare)]
         on_text, on_sources = (found.policy for found in made)
         assert on_text is not None
         assert on_sources is not None
         assert [found.certificate.basis for found in made] == ["text", "sources"]
         assert on_text.certificate["basis"] == "text"
         assert "judged by text" in made[0].certificate.reason
-        assert check_policy(on_text, trace.split("report")).basis == "text"
-        assert check_policy(on_sources, bare.split("report")).verdict in {"upheld", "open"}
+        assert check_policy(trace.split("report"), on_text).basis == "text"
+        assert check_policy(bare.split("report"), on_sources).verdict in {"upheld", "open"}
         for certified, cases in ((on_text, bare), (on_sources, trace)):
             with pytest.raises(ValueError, match="its own basis"):
-                check_policy(certified, cases.split("report"))
+                check_policy(cases.split("report"), certified)
         facts = {name: value for name, value in on_sources.certificate.items() if name != "basis"}
         old = on_sources.replace("certificate", facts)
         with pytest.raises(ValueError, match="older raglab without basis; certify"):
-            check_policy(old, bare.split("report"))
+            check_policy(bare.split("report"), old)
 
 
 class TestComparisons:
@@ -309,7 +309,7 @@ class TestComparisons:
         """The page names the basis and whom it does not compare; nothing wins that is not compared."""
         trace = without(many([row for row in range(80) if row % 4 and row % 3], 80), range(0, 80, 5))
         free = always_answer(PLAIN)
-        page = write_report(tmp_path / "page.html", trace, {"tuned": free, "defaults": PLAIN}).read_text(
+        page = write_report(trace, {"tuned": free, "defaults": PLAIN}, out=tmp_path / "page.html").read_text(
             encoding="utf-8"
         )
         assert "tuned is not compared: no answer is recorded for 12 of 60" in page
@@ -398,7 +398,7 @@ class TestLaws:
             assert missing == MissingAnswers(0, 0)
         assert not decisions.passes[decisions.answer_checks == AnswerCheck.unrecorded].any()
         for path, value in (("l2.max_l2", chosen.l2.max_l2), ("generation.min_generation_confidence", 0.5)):
-            table = steps(trace, chosen, path)
+            table = steps(trace, chosen, path=path)
             low, high = table["low"], table["high"]
             inside = (low <= value) & (value < high) if path == "l2.max_l2" else (low < value) & (value <= high)
             assert int(table[inside]["pass_rate_k"].iloc[0]) == int(decisions.passes.sum())

@@ -123,7 +123,7 @@ def test_only_hits_that_tell_are_breakpoints_of_the_bound_on_distance() -> None:
     found, limits = measured_tables(trace, chosen).evidence, policy_thresholds([chosen])
     assert breakpoints(found, limits, "l2.max_l2")[:, 0].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
     assert live_breakpoints(found, limits, "l2.max_l2")[:, 0].tolist() == pytest.approx([0.1, 0.2, 0.4])
-    assert steps(trace, chosen, "l2.max_l2")["low"].tolist() == pytest.approx([0.0, 0.1, 0.4])
+    assert steps(trace, chosen, path="l2.max_l2")["low"].tolist() == pytest.approx([0.0, 0.1, 0.4])
 
 
 def test_a_trace_of_no_thresholds_has_no_steps() -> None:

@@ -34,7 +34,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     these = {"defaults": base, "tuned": base.replace("similarity.enabled", False)}
     these |= {"always-answer": always_answer(base), "always-refuse": always_refuse(base)}
     trace = labelled(3, {"report": 60}, steps=None)
-    return write_report(tmp_path_factory.mktemp("report") / "page.html", trace, these, cockpit=FROZEN)
+    return write_report(trace, these, out=tmp_path_factory.mktemp("report") / "page.html", cockpit=FROZEN)
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def test_sweep_decision_and_explanation_agree_on_every_case(trace: Trace, polici
 
 def test_the_published_cosine_refuses_most_answerable_questions(trace: Trace, start: Policy) -> None:
     """What the set is for: a threshold typed in elsewhere refuses more than half of what could be answered."""
-    curve = steps(trace, start, "similarity.min_similarity")
+    curve = steps(trace, start, path="similarity.min_similarity")
     here = curve[(curve["low"] < 0.70) & (curve["high"] >= 0.70)].iloc[0]
     assert here["false_refusal_rate"] > 0.5
     assert here["false_refusal_rate"] == sweep(trace, [start])["false_refusal_rate"][0]

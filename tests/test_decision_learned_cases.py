@@ -180,12 +180,12 @@ def test_a_check_refuses_what_was_learned_or_certified(trace: Trace, fitted: Pol
     certified = certify_policy(trace, fitted, targets={"hallucination_rate": 0.9}).policy
     assert certified is not None
     with pytest.raises(ValueError, match="must see new cases, got 40 of 40"):
-        check_policy(certified, _some(trace, "certify"))
-    assert check_policy(certified, _some(trace, "certify"), again=True).verdict
+        check_policy(_some(trace, "certify"), certified)
+    assert check_policy(_some(trace, "certify"), certified, again=True).verdict
     for again in (False, True):
         with pytest.raises(ValueError, match="was fitted on, got 40 of 40"):
-            check_policy(certified, _some(trace, "tune"), again=again)
-    assert check_policy(certified, trace.split("report")).verdict
+            check_policy(_some(trace, "tune"), certified, again=again)
+    assert check_policy(trace.split("report"), certified).verdict
 
 
 def test_figures_of_what_learned_from_the_cases_say_so(trace: Trace, fitted: Policy) -> None:
@@ -217,21 +217,21 @@ def test_a_report_declares_no_winner_on_learned_cases(trace: Trace, fitted: Poli
     start, report = free_policy(), trace.split("report")
     free = {"always-answer": always_answer(fitted), "always-refuse": always_refuse(fitted)}
     leak = fit_decision(_some(trace, "report"), start)
-    page = _opening(write_report(tmp_path / "a.html", report, {"defaults": start, "tuned": leak} | free))
+    page = _opening(write_report(report, {"defaults": start, "tuned": leak} | free, out=tmp_path / "a.html"))
     assert "fitted or tuned on 40 of these 60 cases" in page
     assert "chosen, not shown to be better" in page
     for text in ("What wins", "tuned is better", "Use tuned", "tuned saves"):
         assert text not in page
-    page = _opening(write_report(tmp_path / "b.html", report, {"defaults": leak, "tuned": fitted} | free))
+    page = _opening(write_report(report, {"defaults": leak, "tuned": fitted} | free, out=tmp_path / "b.html"))
     assert "What is not compared" in page
     assert "not compared with defaults" in page or "not shown to be better" in page
     assert "What wins" not in page
     tuned = with_tuned_cases(fitted, [case.query for case in trace.split("tune").cases])
-    page = _opening(write_report(tmp_path / "c.html", report, {"defaults": start, "tuned": tuned} | free))
+    page = _opening(write_report(report, {"defaults": start, "tuned": tuned} | free, out=tmp_path / "c.html"))
     assert "tuned was tuned on other cases, by its own record" in page
     assert "What was tuned on is not known here" not in page
     old = fitted.replace("learned_cases", {})
-    page = _opening(write_report(tmp_path / "d.html", report, {"defaults": start, "tuned": old} | free))
+    page = _opening(write_report(report, {"defaults": start, "tuned": old} | free, out=tmp_path / "d.html"))
     assert "is not seen: the policy keeps the hash of the whole set alone" in page
     assert "What wins" not in page
 

@@ -83,7 +83,7 @@ def test_tables_of_rates() -> None:
     for given in (trace, parts):
         for call in (
             lambda given=given: raglab.sweep(given, [POLICY]),
-            lambda given=given: raglab.steps(given, POLICY, "similarity.min_similarity"),
+            lambda given=given: raglab.steps(given, POLICY, path="similarity.min_similarity"),
             lambda given=given: raglab.steps(given, POLICY),
         ):
             table, notes = noted(call)
@@ -118,7 +118,7 @@ def test_a_study(tuned: Any, tmp_path: Path) -> None:
     assert [note for note in tuned.notes if note.startswith(f"Of the cases tuned on, {sentence(tuned.tuned_on)}")]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        page = raglab.write_report(tmp_path / "r.html", tuned.judged_on, tuned.policies).read_text(encoding="utf-8")
+        page = raglab.write_report(tuned.judged_on, tuned.policies, out=tmp_path / "r.html").read_text(encoding="utf-8")
     assert told in page.partition("<nav")[0]
 
 
@@ -134,7 +134,7 @@ def test_a_certificate_and_its_check() -> None:
     assert told in certificate_lines(found)[0]
     failed = raglab.certify_policy(trace, POLICY, targets={"hallucination_rate": 0.001}, again=True)
     assert failed.certificate.reason.endswith(f"; {told}")
-    check = raglab.check_policy(found.policy, trace.split("report"))
+    check = raglab.check_policy(trace.split("report"), found.policy)
     assert check.notes[0].startswith(sentence(trace.split("report")))
     whole = raglab.certify_policy(
         labelled(0, {"tune": 150, "certify": 150}), POLICY, targets={"hallucination_rate": 0.5}

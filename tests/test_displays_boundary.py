@@ -192,7 +192,7 @@ def test_depths() -> None:
         "Confidence at refinement depth that decided.",
     ]
     wide = random_trace(3, n_cases=20, depths=3, arms=2)
-    said = replay.decide(wide, refining, "iterative")
+    said = replay.decide(wide, refining, arm="iterative")
     np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative").confidence, said.confidence())
     at = chain.depth_confidence(said.tables.evidence, said.thresholds, 2)[0]
     np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative", 2).confidence, at)

@@ -187,7 +187,7 @@ def test_sweep_without_labels_refuses_what_would_be_right() -> None:
 
 def test_sweep_of_a_policy_s_threshold() -> None:
     """The frame of `replay.steps` is drawn as it is, with the rates asked for."""
-    steps = replay.steps(random_trace(1, n_cases=40), policy(), "l2.max_l2")
+    steps = replay.steps(random_trace(1, n_cases=40), policy(), path="l2.max_l2")
     shown = ThresholdSweepDisplay.from_steps(steps, rates=("over_ask_rate", "coverage"), name="squared L2")
     frame = shown.to_frame()
     assert frame.equals(steps[list(frame.columns)])

@@ -175,7 +175,7 @@ def test_an_unfit_answer_is_asked_back_where_answering_costs_more_than_asking() 
     trace = record_answers(trace_of((ask(expect_status="ambiguous"), [TWO])), chosen, Fixed(text=""), Weighed())
     moved = [chosen.replace("decision.ratio", ratio) for ratio in (0.0, 5.0)]
     assert [_status(trace, one) for one in moved] == [["refuse"], ["ambiguous"]]
-    curve = steps(trace, chosen, "decision.ratio")
+    curve = steps(trace, chosen, path="decision.ratio")
     assert curve["missed_ambiguity_rate_k"].tolist() == [1, 0]
     found = flips(trace, moved[0], "q").set_index("path").loc["decision.ratio"]
     assert _status(trace, chosen.replace("decision.ratio", found["flips_at"])) == [found["becomes"]] == ["ambiguous"]
@@ -193,11 +193,11 @@ def test_a_model_of_another_arm_is_refused() -> None:
     """The message names the arm."""
     trace = random_trace(0, arms=2)
     chosen = by_cost(policy(), SURE)
-    decide(trace, chosen, "hybrid")
+    decide(trace, chosen, arm="hybrid")
     with pytest.raises(ValueError, match=r"got .* with arm 'iterative'"):
-        decide(trace, chosen, "iterative")
+        decide(trace, chosen, arm="iterative")
     with pytest.raises(ValueError, match="fit it again"):
-        sweep(trace, [chosen], "iterative")
+        sweep(trace, [chosen], arm="iterative")
 
 
 def test_the_rule_needs_a_model() -> None:

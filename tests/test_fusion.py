@@ -255,7 +255,7 @@ def test_its_threshold_is_swept_exactly(seed: int) -> None:
     """Every step of `steps` counts what a sweep at its ends counts; ties and several depths included."""
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 3)
     chosen = random_policies(seed, 1, fused__enabled=True)[0]
-    rows = steps(trace, chosen, "fused.min_fused")
+    rows = steps(trace, chosen, path="fused.min_fused")
     assert (rows["low"].iloc[0], rows["high"].iloc[-1]) == (0.0, 1.0)
     for place, row in enumerate(rows.itertuples()):
         first = row.low if place == 0 else np.nextafter(row.low, 1.0)

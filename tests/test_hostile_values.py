@@ -102,7 +102,7 @@ def test_settings_of_a_trace(value: Any) -> None:
     for name in ("fetch_k", "rerank_k", "rrf_k", "max_depth", "dense_weight"):
         check_refused(lambda name=name: raglab.build_trace(corpus, cases, cache=None, **{name: value}))
     trace = raglab.trace_from_frame(frame())
-    check_refused(lambda: raglab.decide(trace, raglab.Policy.load(), value))
+    check_refused(lambda: raglab.decide(trace, raglab.Policy.load(), arm=value))
 
 
 def _passes(_read: Any, _limits: Any) -> float:

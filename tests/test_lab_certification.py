@@ -112,7 +112,7 @@ def test_one_gate_of_a_policy_agrees_with_arrays(trace: Trace) -> None:
     cosine, base = alone.hits.cosine[:, 0, 0, 0], free_policy(confidence={"enabled": False})
     levels = [float(at) for at in np.unique(cosine) if (cosine >= at).sum() >= cases_needed(0.15)]
     candidates = [base.replace(*ONE, at) for at in levels]
-    by_policy = certify_best(alone, candidates, RISK).certificate
+    by_policy = certify_best(alone, candidates, targets=RISK).certificate
     right = [case.expect_sources == ("guide.md",) for case in alone.cases]
     by_array = certify(cosine, right, alpha=0.15, method="holm")
     at = {one.policy_id: level for one, level in zip(candidates, levels, strict=True)}
@@ -236,30 +236,30 @@ def test_one_test_needs_no_correction(trace: Trace) -> None:
         pytest.fail("no policy is near its target")
     assert alone.policy is not None
     many = [POLICY.replace(*ONE, at), *(POLICY.replace(*ONE, level) for level in np.linspace(0.0, 0.1, 20).tolist())]
-    assert alone.certificate.chosen not in certify_best(whole, many, RISK).certificate.certified
+    assert alone.certificate.chosen not in certify_best(whole, many, targets=RISK).certificate.certified
 
 
 def test_the_cheapest_that_passes_is_returned(trace: Trace) -> None:
     """By its cost on the pilot, with the costs given; not the one of most right answers, nor the cheapest here."""
     for costs in (None, {"refuse": {"answered_wrong": 20.0}}):
-        found = certify_best(trace, POLICY, {"hallucination_rate": 0.2}, costs=costs, paths=ONE)
+        found = certify_best(trace, POLICY, targets={"hallucination_rate": 0.2}, costs=costs, paths=ONE)
         passed = found.table[found.table["certified"]]
         assert found.certificate.chosen == passed["policy_id"][passed["pilot_cost"].idxmin()]
         tried = [POLICY.replace(*ONE, row["similarity.min_similarity"]) for row in _changed(found)]
         on_pilot = sweep(trace.split("tune"), tried, costs=costs)["expected_cost"]
         assert found.table["pilot_cost"].tolist() == pytest.approx(on_pilot.tolist())
-    cheap, dear = (certify_best(trace, POLICY, {"hallucination_rate": 0.2}, costs=c, paths=ONE).certificate
+    cheap, dear = (certify_best(trace, POLICY, targets={"hallucination_rate": 0.2}, costs=c, paths=ONE).certificate
                    for c in (None, {"refuse": {"answered_wrong": 20.0}}))  # fmt: skip
     assert dear.coverage < cheap.coverage
 
 
 def test_one_policy_stands_for_its_family_and_a_mapping_for_its_policies(trace: Trace) -> None:
     """A list of one is that one; names of a mapping do not matter; the same policy twice is one candidate."""
-    family = certify_best(trace, POLICY, RISK).certificate.candidates
+    family = certify_best(trace, POLICY, targets=RISK).certificate.candidates
     assert family > 100
-    assert certify_best(trace, [POLICY], RISK).certificate.candidates == 1
+    assert certify_best(trace, [POLICY], targets=RISK).certificate.candidates == 1
     named = {"a": POLICY, "b": POLICY.replace(*ONE, 0.6), "c": POLICY}
-    by_name, by_list = (certify_best(trace, given, RISK) for given in (named, list(named.values())))
+    by_name, by_list = (certify_best(trace, given, targets=RISK) for given in (named, list(named.values())))
     assert by_name.certificate == by_list.certificate
     assert by_name.certificate.candidates == 2
 
@@ -272,7 +272,7 @@ def test_a_policy_deeper_than_the_trace_is_said(trace: Trace) -> None:
     assert found.table["policy_id"][0] == POLICY.policy_id
     shallow = certify_policy(trace, POLICY.replace("refine.max_depth", 0), targets=RISK)
     assert not any("refine.max_depth" in note for note in shallow.notes)
-    best = certify_best(trace, POLICY, RISK).policy
+    best = certify_best(trace, POLICY, targets=RISK).policy
     assert best is not None
     assert best.refine.max_depth == 0
 
@@ -306,7 +306,7 @@ def test_an_expected_cost_is_certified(trace: Trace) -> None:
     assert rows["costs"] == {"ok": {"refused": 0.5}, "refuse": {"answered_wrong": 4.0}}
     told = "\n".join(certificate_lines(found))
     assert "expected_cost ≤ 0.8: 250 cases cost" in told
-    again = check_policy(found.policy, labelled(21, {"": 800}))
+    again = check_policy(labelled(21, {"": 800}), found.policy)
     assert again.table["rate"][0] == pytest.approx(_paid(labelled(21, {"": 800}), found.policy, COSTS).mean())
     assert again.table["lower_bound"][0] < again.table["rate"][0] < again.table["upper_bound"][0]
     assert again.verdict == "upheld"
@@ -344,7 +344,7 @@ def test_a_certified_cost_holds() -> None:
     limit = sorted(true.values())[2] + 0.01  # some keep it, some do not
     for seed in range(60):
         trace = labelled(seed, {"tune": 60, "certify": 120}, steps=None)
-        found = certify_best(trace, candidates, {"expected_cost": limit})
+        found = certify_best(trace, candidates, targets={"expected_cost": limit})
         if found.policy is not None:
             made += 1
             broken += true[found.policy.policy_id] > limit
@@ -387,7 +387,7 @@ def test_costs_that_cannot_be_certified_are_refused(trace: Trace, targets: Any, 
         certify_policy(trace, POLICY, targets=targets, costs=costs)
     if targets is not RISK:  # of which costs choose the cheapest
         with pytest.raises(ValueError, match=rule):
-            certify_best(trace, POLICY, targets, costs=costs, paths=ONE)
+            certify_best(trace, POLICY, targets=targets, costs=costs, paths=ONE)
 
 
 # coverage and over-ask
@@ -610,7 +610,7 @@ def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_p
         "no looks file remembers how many" in certify_policy(trace, POLICY, targets=RISK, again=True).certificate.reason
     )
     looks = tmp_path / "looks.jsonl"
-    first = certify_best(trace, POLICY, RISK, paths=ONE, looks=looks).certificate
+    first = certify_best(trace, POLICY, targets=RISK, paths=ONE, looks=looks).certificate
     assert "first look on record" in first.reason
     assert first.rows["looks_recorded"] is True
     hashes = [queries_hash(trace.split(name).cases) for name in ("certify", "tune")]
@@ -628,7 +628,7 @@ def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_p
 def test_the_certificates_of_a_list_remember_the_look_too(trace: Trace, certified: Policy) -> None:
     """Wherever it stands among the candidates."""
     with pytest.raises(ValueError, match="certified on once"):
-        certify_best(trace, [POLICY, certified], {"hallucination_rate": 0.25})
+        certify_best(trace, [POLICY, certified], targets={"hallucination_rate": 0.25})
     with pytest.raises(ValueError, match="certified on once"):
         certify_policy(trace, certified, targets={"hallucination_rate": 0.25})
 
@@ -664,7 +664,7 @@ def test_the_certificate_of_an_older_raglab_is_refused_and_its_policy_loads(cert
     assert rule in certificate_defect(loaded)
     assert (certificate_defect(certified), certificate_defect(POLICY)) == ("", "")
     with pytest.raises(ValueError, match=rule):
-        check_policy(loaded, labelled(26, {"": 20}))
+        check_policy(labelled(26, {"": 20}), loaded)
     with pytest.raises(ValueError, match=rule):
         retrieve_trace(loaded, tmp_path, tmp_path)
     labelled(33, {"": 10}).save(tmp_path / "new.parquet")
@@ -692,7 +692,7 @@ def test_new_cases_uphold_break_or_leave_open(certified: Policy) -> None:
         "open": labelled(23, {"": 10}),
     }
     for said, cases in verdicts.items():
-        found = check_policy(certified, cases)
+        found = check_policy(cases, certified)
         row = found.table.iloc[0]
         assert (found.verdict, row["verdict"]) == (said, said)
         assert (row["upper_bound"] <= 0.15) == (said == "upheld")
@@ -707,13 +707,13 @@ def test_a_certificate_says_which_schema_it_is_of(certified: Policy) -> None:
     assert earned["schema_version"] == SCHEMA_VERSION
     unstated = {name: value for name, value in earned.items() if name != "schema_version"}
     for older, said in ((earned | {"schema_version": 2}, "version 2,"), (unstated, "version 2 or older,")):
-        notes = check_policy(certified.replace("certificate", older), labelled(23, {"": 10})).notes
+        notes = check_policy(labelled(23, {"": 10}), certified.replace("certificate", older)).notes
         assert [f"of a trace of schema {said} this one has {SCHEMA_VERSION}" in note for note in notes] == [True]
 
 
 def test_a_target_without_a_case_is_open(certified: Policy) -> None:
     """Nothing is answered where nothing was found: 0 of 0 is neither kept nor broken."""
-    found = check_policy(certified, labelled(24, {"": 5}, missing=1.0))
+    found = check_policy(labelled(24, {"": 5}, missing=1.0), certified)
     assert found.verdict == "open"
     assert (found.table["n"][0], np.isnan(found.table["rate"][0])) == (0, True)
 
@@ -722,7 +722,7 @@ def test_targets_share_the_error_of_a_broken_verdict(trace: Trace) -> None:
     """Two lower bounds at 95 % each, so that one of two true promises is called broken in at most 10 %."""
     policy = certify_best(trace, POLICY, targets=BOTH).policy
     assert policy is not None
-    table = check_policy(policy, labelled(25, {"": 400})).table
+    table = check_policy(labelled(25, {"": 400}), policy).table
     from scipy import stats
 
     want = stats.beta.ppf(0.05, table["k"], table["n"] - table["k"] + 1)
@@ -733,9 +733,9 @@ def test_cases_that_earned_a_certificate_do_not_check_it(trace: Trace, certified
     """Alone, shuffled, or among other splits; unless that is asked for."""
     for same in (trace.split("certify"), shuffled(trace.split("certify"), 0), trace):
         with pytest.raises(ValueError, match=r"must see new cases, got 250 of \d+ that the policy was certified on"):
-            check_policy(certified, same)
-    assert check_policy(certified, trace.split("certify"), again=True).verdict == "upheld"
-    assert check_policy(certified, trace.split("report")).verdict in {"open", "upheld"}
+            check_policy(same, certified)
+    assert check_policy(trace.split("certify"), certified, again=True).verdict == "upheld"
+    assert check_policy(trace.split("report"), certified).verdict in {"open", "upheld"}
 
 
 def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: Path) -> None:
@@ -755,17 +755,17 @@ def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: 
     ]
     for policy, rule in cases:
         with pytest.raises(ValueError, match=rule):
-            check_policy(policy, new)
+            check_policy(new, policy)
     with pytest.raises(ValueError, match="at least one case, got none"):
-        check_policy(certified, new.subset([]))
+        check_policy(new.subset([]), certified)
 
 
 def test_other_retrieval_is_noted(certified: Policy) -> None:
     """A promise is about the hits of one encoder."""
     new = labelled(27, {"": 30})
     other = Trace(new.cases, *_parts(new)[:-1], {**new.meta, "parameters": {"encoder": "other", "arms": ["hybrid"]}})
-    assert check_policy(certified, new).notes == ()
-    assert "encoder other instead of none" in check_policy(certified, other).notes[0]
+    assert check_policy(new, certified).notes == ()
+    assert "encoder other instead of none" in check_policy(other, certified).notes[0]
 
 
 # the door

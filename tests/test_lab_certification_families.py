@@ -187,7 +187,7 @@ def test_a_certified_ratio_is_told_remembered_and_checked(trace: Trace, tmp_path
     found.policy.save(tmp_path / "c.yaml")
     back = Policy.load(tmp_path / "c.yaml")
     assert (back.decision.ratio, (back.certificate or {})["coverage"]) == (ratio, made.coverage)
-    again = check_policy(back, labelled(31, {"": 600}))
+    again = check_policy(labelled(31, {"": 600}), back)
     assert (again.verdict, again.over_ask) == ("upheld", 0.0)
     assert 0.0 < again.coverage < 1.0
     with pytest.raises(ValueError, match="certified on once"):
@@ -199,7 +199,7 @@ def test_what_changed_is_told_of_thresholds_at_their_default(trace: Trace) -> No
     plain = BY_COST.replace("refine.max_depth", 0)
     stated = plain.replace("decision.ratio", 2.0)
     for start, to in ((plain, stated), (stated, plain)):
-        found = certify_best(trace.split("certify"), [start, to], TARGET)
+        found = certify_best(trace.split("certify"), [start, to], targets=TARGET)
         assert found.table["changed"].tolist() == [{}, {"decision.ratio": to.decision.ratio}]
 
 
@@ -235,7 +235,7 @@ def test_lists_of_several_models_and_none_are_cross_fitted_by_model(trace: Trace
         assert not np.array_equal(alone.k, plain.k[place::3])
     for field in ("k", "n", "cost", "coverage"):
         assert np.array_equal(getattr(counts.losses, field)[::3], getattr(plain, field)[::3])
-    found = certify_best(trace, {f"{place}": one for place, one in enumerate(mixed)}, TARGET)
+    found = certify_best(trace, {f"{place}": one for place, one in enumerate(mixed)}, targets=TARGET)
     passed = found.table[found.table["certified"]]
     assert found.certificate.chosen == passed["policy_id"][passed["pilot_cost"].idxmin()]
 
@@ -250,10 +250,12 @@ def test_what_cannot_be_cross_fitted_is_noted(trace: Trace) -> None:
     section = {"enabled": True, "parts": {"confidence": {"x": [0.0, 100.0], "y": [-1.0, 1.0]}}}
     section["fitted_on"] = queries_hash(few.split("tune").cases)
     fused = POLICY.replace("fused", POLICY.fused.model_dump() | section)
-    notes = certify_best(few, [fitted, fused, POLICY], TARGET).notes
+    notes = certify_best(few, [fitted, fused, POLICY], targets=TARGET).notes
     assert any(note.startswith("Of 1 of 3 candidates the decision model was fitted on the pilot") for note in notes)
     assert any(note.startswith("Of 1 of 3 candidates the fused gate was fitted on the pilot") for note in notes)
-    assert not any("fitted on the pilot" in note for note in certify_best(trace, [BY_COST, POLICY], TARGET).notes)
+    assert not any(
+        "fitted on the pilot" in note for note in certify_best(trace, [BY_COST, POLICY], targets=TARGET).notes
+    )
 
 
 def test_an_expected_cost_is_certified_on_the_command_line(trace: Trace, tmp_path: Path) -> None:

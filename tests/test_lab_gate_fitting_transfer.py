@@ -33,7 +33,7 @@ def test_the_same_share_passes() -> None:
     """Cosine 0.75 is the second of four, the other embedder's is 0.875; l2 0.8 passes three, its third is 0.375."""
     source = four()
     policy = PolicyData.from_mapping(GATES)
-    moved = rescale_thresholds(policy, source, stretched(source))
+    moved = rescale_thresholds(source, policy, to=stretched(source))
     rows = moved.table.set_index("path")
     assert moved.policy.similarity.min_similarity == 0.875
     assert moved.policy.l2.max_l2 == 0.375
@@ -45,7 +45,7 @@ def test_an_embedder_to_itself_changes_no_decision() -> None:
     """Thresholds move to observed values that pass as many; the decisions of one-hit cases stay."""
     source = four()
     policy = PolicyData.from_mapping(GATES)
-    moved = rescale_thresholds(policy, source, source).policy
+    moved = rescale_thresholds(source, policy, to=source).policy
     assert decide(source, moved).status.tolist() == decide(source, policy).status.tolist()
 
 
@@ -53,7 +53,7 @@ def test_the_certificate_is_left_behind() -> None:
     """It was earned with other hits."""
     source = four()
     policy = PolicyData.from_mapping(GATES).replace("certificate", {"delta": 0.1})
-    assert rescale_thresholds(policy, source, source).policy.certificate is None
+    assert rescale_thresholds(source, policy, to=source).policy.certificate is None
 
 
 def test_shares_are_kept_as_near_as_ties_allow() -> None:
@@ -62,7 +62,7 @@ def test_shares_are_kept_as_near_as_ties_allow() -> None:
         source, target = random_trace(seed, n_cases=12), random_trace(seed + 100, n_cases=12)
         target = TraceData(source.cases, target.chunks, target.arms, target.hits, meta=target.meta)
         for policy in random_policies(seed, 2, fused__enabled=False):
-            table = rescale_thresholds(policy, source, target).table
+            table = rescale_thresholds(source, policy, to=target).table
             assert ((table["passes_from"] - table["passes_to"]).abs() < 1.0).all()
             assert np.isfinite(table["to"]).all()
 
@@ -71,11 +71,11 @@ def test_other_questions_and_fused_gates_are_refused() -> None:
     """Rule, value, remedy."""
     source = four()
     with pytest.raises(ValueError, match="must hold the same questions"):
-        rescale_thresholds(PolicyData.from_mapping(GATES), source, trace_of((ask(), [[Hit(0.5)]])))
+        rescale_thresholds(source, PolicyData.from_mapping(GATES), to=trace_of((ask(), [[Hit(0.5)]])))
     parts = {"confidence": {"x": [0.0], "y": [0.0]}}
     fused = PolicyData.from_mapping(GATES | {"fused": {"enabled": True, "parts": parts}})
     with pytest.raises(ValueError, match="can not be moved"):
-        rescale_thresholds(fused, source, source)
+        rescale_thresholds(source, fused, to=source)
 
 
 def test_a_retest_upholds_breaks_or_leaves_open() -> None:

@@ -49,7 +49,7 @@ class TestByHand:
     def test_decisions(self) -> None:
         """0.75 answers from both hits, 0.25 is refused by its margin of −0.25, nothing found has no score."""
         frame = scores(("a?", "x", 0.75), ("a?", "y", 0.125), ("b?", "x", 0.25), ("c?", None, None))
-        said = decide_frame(OFF, frame, score=None, signals=NODE)
+        said = decide_frame(frame, OFF, score=None, signals=NODE)
         assert tuple(said.columns) == COLUMNS
         assert said["case_id"].tolist() == ["q1", "q2", "q3"]
         assert said["status"].tolist() == ["ok", "refuse", "refuse"]
@@ -62,7 +62,7 @@ class TestByHand:
 
     def test_a_missing_measurement_has_no_margin(self) -> None:
         """It is None, as JSON writes it; gates that are off are left out."""
-        said = decide_frame(OFF, scores(("a?", "x", float("nan"))), score=None, signals=NODE)
+        said = decide_frame(scores(("a?", "x", float("nan"))), OFF, score=None, signals=NODE)
         assert said["margins"][0]["signals.node_score"] is None
         assert json.loads(json.dumps(said.to_dict("records"), allow_nan=False))[0]["status"] == "refuse"
         assert not {"l2", "density", "gap", "similarity", "confidence"} & set(said["margins"][0]) - {"l2"}
@@ -71,7 +71,7 @@ class TestByHand:
         """An ambiguous question comes with the hits of each option."""
         rows = [("a?", "x", 0.9, "motor"), ("a?", "y", 0.9, "home")]
         frame = pd.DataFrame(rows, columns=["query", "hit_id", "score", "domain"])
-        said = decide_frame(Policy.from_mapping({"confidence": {"enabled": False}}), frame)
+        said = decide_frame(frame, Policy.from_mapping({"confidence": {"enabled": False}}))
         assert said["status"].tolist() == ["ambiguous"]
         assert said["decided_by"].tolist() == ["resolver.options"]
         assert said["options"].tolist() == [[["x"], ["y"]]]
@@ -81,10 +81,10 @@ class TestByHand:
         frame = scores(("a?", "x", 0.75))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            decide_frame(OFF, frame, score=None, signals=NODE)
+            decide_frame(frame, OFF, score=None, signals=NODE)
         with pytest.warns(UserWarning, match="the gates l2, confidence are off; gate a signal") as seen:
             said = decide_frame(
-                OFF.replace("l2.enabled", True, "confidence.enabled", True), frame, score=None, signals=NODE
+                frame, OFF.replace("l2.enabled", True, "confidence.enabled", True), score=None, signals=NODE
             )
         assert seen[0].filename == __file__
         assert said["warnings"][0][-1].endswith("measured nothing for them: l2, confidence")
@@ -92,9 +92,9 @@ class TestByHand:
     def test_a_signal_that_the_frame_lacks(self) -> None:
         """A policy that gates another score is refused, never applied without it."""
         with pytest.raises(ValueError, match="signal node_score needs a trace that holds it, got one without"):
-            decide_frame(OFF, scores(("a?", "x", 0.75)).drop(columns="node_score"), score=None)
+            decide_frame(scores(("a?", "x", 0.75)).drop(columns="node_score"), OFF, score=None)
         with pytest.raises(InputError, match="the column score is required"):
-            decide_frame(OFF, scores(("a?", "x", 0.75)), signals=NODE)
+            decide_frame(scores(("a?", "x", 0.75)), OFF, signals=NODE)
 
 
 @pytest.mark.parametrize("labels", [True, False])
@@ -103,7 +103,7 @@ def test_it_decides_as_a_trace_does(labels: bool) -> None:  # noqa: FBT001 - a c
     frame = batch(40, 3).assign(s_rerank=lambda rows: rows["score"] - 0.3)
     frame = frame.assign(label="ok") if labels else frame
     policy = Policy.load(ROOT / "datasets" / "broker" / "policy.yaml")
-    said, trace = decide_frame(policy, frame), trace_from_frame(frame)
+    said, trace = decide_frame(frame, policy), trace_from_frame(frame)
     table = decide(trace, policy).frame(reasons=True)
     assert {"ok", "refuse"} <= set(said["status"])
     for name in ("status", "decided_by", "reason", "warnings"):

@@ -656,7 +656,7 @@ class TestAsk:
         trace = build_trace(CORPUS, CASES, cache=None, arms=("graph", "hybrid"), **SMALL)
         said = decide(trace, policy)
         assert said.tables.arm == "graph"
-        told, again = (one.frame(reasons=True)["reason"].tolist() for one in (said, decide(trace, policy, "graph")))
+        told, again = (one.frame(reasons=True)["reason"].tolist() for one in (said, decide(trace, policy, arm="graph")))
         assert told == again
 
 

@@ -65,7 +65,7 @@ def test_every_question_is_decided_live_as_in_the_replay(docs: Docs, name: str, 
     more = {"generator": Fixed("# Heading", confidence=0.95)} if heading else {}
     system = open_system(docs, POLICIES[name], **more)
     recorded = raglab.record_answers(docs.trace, system.policy, system.generator, system.scorer)
-    replayed = decide(recorded, system.policy, "hybrid")
+    replayed = decide(recorded, system.policy, arm="hybrid")
     texts = {(row, tuple(n for n in chunks if n >= 0)): text for row, chunks, text in _answers(recorded)}
     gates = set()
     for row, case in enumerate(CASES):
@@ -121,7 +121,9 @@ def test_what_was_not_measured_is_named_once(docs: Docs, tmp_path: Path) -> None
     assert sum("not measured: no answers are recorded" in text for text in found.notes) == 1
     certified = raglab.certify_policy(trace, system.policy, targets={"hallucination_rate": 0.1})
     assert note in certified.notes
-    page = raglab.write_report(tmp_path / "report.html", trace, {"defaults": system.policy}).read_text(encoding="utf-8")
+    page = raglab.write_report(trace, {"defaults": system.policy}, out=tmp_path / "report.html").read_text(
+        encoding="utf-8"
+    )
     assert "were not measured: no answers are recorded" in page
 
 

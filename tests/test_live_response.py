@@ -178,7 +178,7 @@ def test_steps_of_the_new_thresholds_are_exact() -> None:
     base = random_policies(7, 1, confidence__enabled=False, similarity__enabled=False)[0]
     trace = record_answers(random_trace(7, n_cases=60), base, Drawn(), Weighed())
     for path in ("generation.min_generation_confidence", "support.min_support"):
-        for _, step in steps(trace, base, path).iterrows():
+        for _, step in steps(trace, base, path=path).iterrows():
             for at in (step["high"], (step["low"] + step["high"]) / 2):
                 said = decide(trace, base.replace(path, float(at)))
                 assert int((said.status == 0).sum()) == step["coverage_k"]

@@ -188,7 +188,7 @@ def test_sweep_and_steps_cost_the_same() -> None:
     """Every step of a threshold costs what the sweep of a policy on that step does, by any matrix."""
     trace = random_trace(3, 25)
     for costs in (None, OWN):
-        found = steps(trace, policy(), "confidence.tau_default", costs=costs)
+        found = steps(trace, policy(), path="confidence.tau_default", costs=costs)
         tried = [policy().replace("confidence.tau_default", float(high)) for high in found["high"]]
         np.testing.assert_array_equal(sweep(trace, tried, costs=costs)["expected_cost"], found["expected_cost"])
 
@@ -227,7 +227,7 @@ def test_every_bundled_case_under_100_policies(bundled_trace: Trace) -> None:
         said = decide(trace, one)
         assert table["expected_cost"][number] == 1.0 - said.right.sum() / len(trace)
     for number in range(0, 100, 40):
-        found = steps(trace, policies[number], "confidence.tau_default", costs=OWN)
+        found = steps(trace, policies[number], path="confidence.tau_default", costs=OWN)
         at = policies[number].value("confidence.tau_default")
         here = found[(found["low"] < at) & (found["high"] >= at)].iloc[0]
         assert here["expected_cost"] == own["expected_cost"][number]

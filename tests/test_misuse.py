@@ -53,9 +53,13 @@ SWAPPED: list[tuple[str, Callable[[Any], object], str]] = [
     ("flips", lambda trace: raglab.flips(POLICY, trace, "q1"), "trace, policy"),  # type: ignore[arg-type]
     ("compare", lambda trace: raglab.compare(POLICY, POLICY, trace), "trace, a, b"),  # type: ignore[arg-type]
     ("certify_policy", lambda trace: raglab.certify_policy(POLICY, trace), "trace, policy"),  # type: ignore[arg-type]
-    ("check_policy", lambda trace: raglab.check_policy(trace, POLICY), "policy, trace"),  # type: ignore[arg-type]
+    ("check_policy", lambda trace: raglab.check_policy(POLICY, trace), "policy, trace"),  # type: ignore[arg-type]
     ("certify_best", lambda trace: raglab.certify_best(POLICY, trace), "trace, candidates"),  # type: ignore[arg-type]
-    ("write_report", lambda trace: raglab.write_report(trace, {"defaults": POLICY}, "a.html"), "path, trace, policies"),  # type: ignore[arg-type]
+    (
+        "write_report",
+        lambda trace: raglab.write_report({"defaults": POLICY}, "a.html", out=trace),
+        "path, trace, policies",
+    ),  # type: ignore[arg-type]
     ("save_cases", lambda _: raglab.io.save_cases("cases.jsonl", CASES), "cases, path"),  # type: ignore[arg-type]
 ]
 

@@ -200,7 +200,7 @@ def of_replay(seed: int, depths: int) -> None:
     replay.evidence_with_model(evidence, policies[0])
     outcome_codes.tally_codes(replay.shard_codes(trace, policies[:1]))
     outcome_codes.codes_missing(replay.shard_codes(trace, policies[:1]))
-    steps(trace, policies[0], "confidence.tau_default")
+    steps(trace, policies[0], path="confidence.tau_default")
     flips(trace, policies[0], "q1")
     decide(sample_trace(), PolicyData.from_mapping()).frame(reasons=True)
 

@@ -87,7 +87,7 @@ def test_steps_flips_and_space_know_its_threshold() -> None:
     trace = trace_of((ask(), [[Hit(0.25)]]), (ask(), [[Hit(0.5)]]))
     chosen = policy(**CONFIDENT, gates={"near": {"least": 0.1}})
     columns = ["low", "high", "coverage_k"]
-    found = steps(trace, chosen, "gates.near.least")[columns].to_numpy().tolist()
+    found = steps(trace, chosen, path="gates.near.least")[columns].to_numpy().tolist()
     assert found == [[-1.0, 0.75, 2], [0.75, 0.875, 1], [0.875, 1.0, 0]]
     flipped = flips(trace, chosen, "q1").set_index("path").loc["gates.near.least"]
     assert flipped["flips_at"] == np.nextafter(0.75, 1.0)
@@ -243,7 +243,10 @@ def test_a_gate_of_the_user_is_the_gate_on_the_signal_it_reads(seed: int) -> Non
         of_user = chosen.replace("gates", {"near": {"least": bound}})
         one, other = decide(trace, on_signal), decide(trace, of_user)
         assert np.array_equal(one.outcome.stage, other.outcome.stage)
-        first, second = steps(trace, on_signal, "signals.top1_cosine.min"), steps(trace, of_user, "gates.near.least")
+        first, second = (
+            steps(trace, on_signal, path="signals.top1_cosine.min"),
+            steps(trace, of_user, path="gates.near.least"),
+        )
         assert first.equals(second)
 
 

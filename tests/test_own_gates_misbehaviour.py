@@ -285,7 +285,7 @@ def test_a_wrong_direction_is_an_error_everywhere(kind: str) -> None:
         lambda: decide(trace, gated[0]),
         lambda: sweep(trace, gated),
         lambda: steps(trace, gated[0]),
-        lambda: steps(trace, gated[0], "l2.max_l2"),
+        lambda: steps(trace, gated[0], path="l2.max_l2"),
         lambda: flips(trace, gated[0], "q1"),
         lambda: shard_codes(trace, gated),
         lambda: case_cells(measured_tables(trace, gated[0]).evidence, gated),
@@ -374,7 +374,7 @@ def test_every_door_names_it(kind: str) -> None:
     before = state(trace)
     gated = register(KINDS[kind].gate)
     message = rf"(?s)gate odd must return headroom.*{KINDS[kind].says}"
-    for call in (lambda: steps(trace, gated, "gates.odd.least"), lambda: flips(trace, gated, "q1")):
+    for call in (lambda: steps(trace, gated, path="gates.odd.least"), lambda: flips(trace, gated, "q1")):
         with pytest.raises(ValueError, match=message):
             call()
     assert state(trace) == before

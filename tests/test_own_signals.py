@@ -182,7 +182,7 @@ def test_parts_keep_their_rows() -> None:
 def test_decisions_show_the_signals_of_the_trace() -> None:
     """A column a signal, at the arm that was decided by; none where the trace has none of its own."""
     trace = stored(random_trace(2, n_cases=2, arms=2)).with_signal("judge", [[0.1, 0.2], [0.3, 0.4]], **SURE)
-    assert decide(trace, policy(), "iterative").frame()["signals.judge"].tolist() == [0.2, 0.4]
+    assert decide(trace, policy(), arm="iterative").frame()["signals.judge"].tolist() == [0.2, 0.4]
     assert not [name for name in decide(three(), policy()).frame() if name.startswith("signals.")]
 
 
@@ -347,7 +347,9 @@ def test_an_own_copy_of_a_built_in_signal_is_that_signal(seed: int) -> None:
         own = one.replace("signals", {"near": section["top1_cosine"]})
         assert np.array_equal(decide(trace, one).outcome.stage, decide(trace, own).outcome.stage)
         for end in ("min", "max"):
-            first, second = (steps(trace, p, f"signals.{n}.{end}") for p, n in ((one, "top1_cosine"), (own, "near")))
+            first, second = (
+                steps(trace, p, path=f"signals.{n}.{end}") for p, n in ((one, "top1_cosine"), (own, "near"))
+            )
             assert first.equals(second)
         first, second = (flips(trace, p, trace.cases[0].id) for p in (one, own))
         assert first["flips_at"].tolist() == second["flips_at"].tolist()
@@ -419,11 +421,11 @@ def test_a_search_moves_its_bound_and_a_certificate_varies_it(judged: Trace) -> 
     """Space, steps, flips and grid know the path; the lowest candidate passes all."""
     gated = Policy.load().replace("signals.judge.min", 0.5)
     assert "signals.judge.min" in full_space(judged, gated)
-    curve = steps(judged, gated, "signals.judge.min")
+    curve = steps(judged, gated, path="signals.judge.min")
     assert curve["coverage_k"].is_monotonic_decreasing
     offered = grid(judged.split("tune"), always_answer(gated).replace("signals.judge.min", 0.5))
     assert len({one.value("signals.judge.min") for one in offered}) > 10
-    found = certify_best(judged, offered, {"hallucination_rate": 0.2}, again=True)
+    found = certify_best(judged, offered, targets={"hallucination_rate": 0.2}, again=True)
     assert found.policy is not None
     assert found.policy.value("signals.judge.min") > 0.3
 
@@ -456,6 +458,6 @@ def test_a_report_shows_what_a_model_makes_of_it(judged: Trace, tmp_path: Path) 
     """With what it is, in the table of the model's weights."""
     part = judged.split("report")
     place = write_report(
-        tmp_path / "report.html", part, {"defaults": Policy.load(), "tuned": fit_decision(judged, Policy.load())}
+        part, {"defaults": Policy.load(), "tuned": fit_decision(judged, Policy.load())}, out=tmp_path / "report.html"
     )
     assert "your own" in place.read_text(encoding="utf-8")

@@ -53,7 +53,7 @@ class TestHits:
         with pytest.raises(raglab.InputError, match=rule):
             raglab.trace_from_frame(frame(n_hits))
         with pytest.raises(raglab.InputError, match=rule):
-            raglab.decide_frame(raglab.Policy.load().replace("confidence.enabled", False), frame(n_hits))
+            raglab.decide_frame(frame(n_hits), raglab.Policy.load().replace("confidence.enabled", False))
 
     def test_a_trace_made_by_hand_is_refused(self) -> None:
         """Where it is measured, where it is saved, and where it is asked for."""

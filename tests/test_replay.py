@@ -409,13 +409,13 @@ def test_arms_are_decided_apart() -> None:
     trace = random_trace(3, n_cases=6, arms=2)
     chosen = random_policies(3, 1)[0]
     for place, arm in enumerate(trace.arms):
-        said = decide(trace, chosen, arm)
+        said = decide(trace, chosen, arm=arm)
         assert [Status(int(s)).name for s in said.status] == [
             plain.say(trace, chosen, row, place).status for row in range(6)
         ]
-    assert decide(trace, chosen).status.tolist() == decide(trace, chosen, "hybrid").status.tolist()
+    assert decide(trace, chosen).status.tolist() == decide(trace, chosen, arm="hybrid").status.tolist()
     with pytest.raises(ValueError, match="hybrid, iterative, got 'graph'"):
-        decide(trace, chosen, "graph")
+        decide(trace, chosen, arm="graph")
 
 
 def test_a_measured_trace_measures_each_structure_once() -> None:

@@ -52,7 +52,7 @@ def test_a_sweep_of_the_parts_is_that_of_the_whole(seed: int, cuts: list[int], e
     trace = stored(random_trace(seed, n_cases=12, depths=1 + seed % 2, arms=2))
     policies = [*random_policies(seed, 3), *random_policies(seed + 1, 3), *with_signals(random_policies(seed, 3), seed)]
     for arm in (None, "iterative"):
-        same(sweep(cut(trace, cuts), policies, arm, engine=engine), sweep(trace, policies, arm, engine=engine))
+        same(sweep(cut(trace, cuts), policies, arm=arm, engine=engine), sweep(trace, policies, arm=arm, engine=engine))
 
 
 @REPLAYED
@@ -65,7 +65,7 @@ def test_steps_of_the_parts_are_those_of_the_whole(seed: int, cuts: list[int]) -
     whole = steps(trace, policy)
     same(steps(parts, policy), whole)
     for path in (PATHS[seed % len(PATHS)], *whole["path"][:1]):
-        same(steps(parts, policy, path), steps(trace, policy, path))
+        same(steps(parts, policy, path=path), steps(trace, policy, path=path))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -121,7 +121,7 @@ class TestResolution:
         alone = {gate: {"enabled": gate == path.partition(".")[0]} for gate in gates}
         policy = PolicyData.from_mapping({**alone, "l2": {"soft_max_l2": None}})
         side = SWEPT[path].side
-        exact, coarse = steps(trace, policy, path), steps(trace, policy, path, resolution=resolution)
+        exact, coarse = steps(trace, policy, path=path), steps(trace, policy, path=path, resolution=resolution)
         assert path == "density.min_keep" or resolution == 100 or len(exact) > resolution, "else nothing is coarser"
         assert len(coarse) <= resolution
         assert (coarse["low"].iloc[0], coarse["high"].iloc[-1]) == (exact["low"].iloc[0], exact["high"].iloc[-1])
@@ -129,7 +129,7 @@ class TestResolution:
         for row in coarse.itertuples():
             at = float(row.low if side == "ceiling" else row.high)
             assert self.value_at(exact, at, side) == row.pass_rate_k
-        same(steps(cut(trace, [3, 4]), policy, path, resolution=resolution), coarse)
+        same(steps(cut(trace, [3, 4]), policy, path=path, resolution=resolution), coarse)
 
     @pytest.mark.parametrize("resolution", [1, 2.5])
     def test_a_resolution_is_a_whole_number_of_two_or_more(self, resolution: Any) -> None:
@@ -151,8 +151,8 @@ def test_intervals_may_be_left_out(path: str | None) -> None:
     trace = stored(random_trace(2, n_cases=30))
     policy = random_policies(2, 1)[0]
     for whole, bare in (
-        (steps(trace, policy, path), steps(trace, policy, path, level=None)),
-        (steps(trace, policy, path), steps(cut(trace, [7, 20]), policy, path, level=None)),
+        (steps(trace, policy, path=path), steps(trace, policy, path=path, level=None)),
+        (steps(trace, policy, path=path), steps(cut(trace, [7, 20]), policy, path=path, level=None)),
         (sweep(trace, [policy]), sweep(trace, [policy], level=None)),
     ):
         ends = [f"{name}{end}" for name in (*RATES, "expected_cost") for end in ("_low", "_high")]
@@ -178,7 +178,7 @@ def test_what_cannot_be_counted_by_shard_says_so() -> None:
         with pytest.raises(KeyError, match="case must be one of the trace's 4 cases, got 'q9'"):
             call()
     with pytest.raises(ValueError, match="path must be one of"):
-        steps(parts, policy, "l2.max")
+        steps(parts, policy, path="l2.max")
     with pytest.raises(ValueError, match="engine must be auto, numpy or numba"):
         sweep(parts, [policy], engine="fast")
 

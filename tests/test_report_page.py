@@ -149,7 +149,7 @@ def without_own_script(page: str) -> str:
 
 def written(folder: Path, trace: TraceData, these: dict[str, Policy] | None = None, **more: Any) -> str:
     """Text of a report."""
-    return write_report(folder / "page.html", trace, these or policies(), **more).read_text(encoding="utf-8")
+    return write_report(trace, these or policies(), out=folder / "page.html", **more).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -509,7 +509,7 @@ def test_a_constant_signal_comes_last_among_areas() -> None:
 def test_same_input_same_bytes(tmp_path: Path) -> None:
     """Written twice, page and figures are equal byte for byte."""
     for folder in ("one", "two"):
-        write_report(tmp_path / folder / "page.html", some_trace(ROWS), policies())
+        write_report(some_trace(ROWS), policies(), out=tmp_path / folder / "page.html")
     one, two = (sorted((tmp_path / folder).rglob("*.*")) for folder in ("one", "two"))
     assert [path.name for path in one] == [path.name for path in two]
     assert len([path for path in one if path.suffix == ".png"]) == 6
@@ -944,7 +944,7 @@ def certified() -> Policy:
     hits = Hits(*(np.concatenate(pair) for pair in zip(two[0].hits, two[1].hits, strict=True)))
     both = StoredTrace(two[0].cases + two[1].cases, CHUNKS, ("hybrid",), hits, None, two[0].meta)
     start = Policy.load().replace("similarity.min_similarity", 0.1)
-    found = certify_best(both, start, {"hallucination_rate": 0.05, "false_refusal_rate": 0.1})
+    found = certify_best(both, start, targets={"hallucination_rate": 0.05, "false_refusal_rate": 0.1})
     assert found.policy is not None
     return found.policy
 
@@ -961,7 +961,7 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
     assert isinstance(text, blocks.Text)
     assert isinstance(table, tables.ReportTable)
     assert isinstance(verdict, blocks.Text)
-    found = check_policy(certified, trace)
+    found = check_policy(trace, certified)
     assert text.text.startswith("Certified on 300 cases: ")
     line, mark = promises.promise_line(whole(trace, certified))
     assert line.startswith("hallucination_rate ≤ 5 % and false_refusal_rate ≤ 10 %, all together, with 90 % confidence")

@@ -40,7 +40,9 @@ REFINE = {"max_depth": 1}
 
 def decided(trace: Any) -> list[Any]:
     """Decisions of each policy by each arm."""
-    return [decide(trace, one, arm).frame(reasons=True).to_dict("records") for one in policies() for arm in trace.arms]
+    return [
+        decide(trace, one, arm=arm).frame(reasons=True).to_dict("records") for one in policies() for arm in trace.arms
+    ]
 
 
 def outcome(read: Callable[[], Any], decide_all: Callable[[Any], Any], truth: Any) -> str:

@@ -173,18 +173,18 @@ def test_steps_of_a_bound_are_counted_by_hand() -> None:
     bare = policy(**CONFIDENT)
     of_min = [[-1.0, 0.75, 2], [0.75, 0.875, 1], [0.875, 1.0, 0]]
     for chosen in (bare, bare.replace("signals.top1_cosine.min", 0.1)):
-        assert steps(trace, chosen, "signals.top1_cosine.min")[columns].to_numpy().tolist() == of_min
+        assert steps(trace, chosen, path="signals.top1_cosine.min")[columns].to_numpy().tolist() == of_min
     of_max = [[-1.0, 0.75, 0], [0.75, 0.875, 1], [0.875, 1.0, 2]]
-    assert steps(trace, bare, "signals.top1_cosine.max")[columns].to_numpy().tolist() == of_max
+    assert steps(trace, bare, path="signals.top1_cosine.max")[columns].to_numpy().tolist() == of_max
     capped = bare.replace("signals.top1_cosine.max", 0.8)
-    found = steps(trace, capped, "signals.top1_cosine.min")[columns]
+    found = steps(trace, capped, path="signals.top1_cosine.min")[columns]
     assert found.to_numpy().tolist() == [[-1.0, 0.75, 1], [0.75, 0.8, 0]]
     off = bare.replace("signals.top1_cosine.enabled", False)
-    assert len(steps(trace, off, "signals.top1_cosine.min")) == 1
+    assert len(steps(trace, off, path="signals.top1_cosine.min")) == 1
     with pytest.raises(ValueError, match=r"signal top_cosine needs a trace that holds it.*Did you mean top1_cosine"):
-        steps(trace, bare, "signals.top_cosine.min")
+        steps(trace, bare, path="signals.top_cosine.min")
     with pytest.raises(ValueError, match=r"signals\.<name>\.min.*names of signals: confidence"):
-        steps(trace, bare, "signals.top1_cosine.least")
+        steps(trace, bare, path="signals.top1_cosine.least")
 
 
 # policies
@@ -323,7 +323,7 @@ def test_sweep_steps_and_flips_say_what_decide_says(seed: int) -> None:
     chosen = next((one for one in policies if one.signals), policies[0])
     stated = [path for path, one in SWEPT.items() if one.signal and chosen.value(path) is not None]
     for path in stated:
-        curve = steps(trace, chosen, path)
+        curve = steps(trace, chosen, path=path)
         here = (curve["low"] <= chosen.value(path)) & (chosen.value(path) <= curve["high"])
         at_once = sweep(trace, [chosen])
         columns = [name for name in at_once if name.endswith("_k")]

@@ -76,7 +76,9 @@ def report(number: int, path: Path) -> object:
     pictures = [Picture(f"figure{place}", "caption", big(number + place).encode(), big(number)) for place in range(2)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "SECTIONS", {"Only": lambda _: pictures})
-        return page.write_report(path, labelled(1, {"": 5}), {"defaults": Policy.load().replace("refine.max_depth", 0)})
+        return page.write_report(
+            labelled(1, {"": 5}), {"defaults": Policy.load().replace("refine.max_depth", 0)}, out=path
+        )
 
 
 def exported(number: int, path: Path) -> None:

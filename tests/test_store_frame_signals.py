@@ -176,7 +176,7 @@ class TestWithoutLabels:
         [
             lambda trace: sweep(trace, [HALF]),
             lambda trace: tally(trace, [HALF], engine="numpy"),
-            lambda trace: steps(trace, HALF, "signals.node_score.min"),
+            lambda trace: steps(trace, HALF, path="signals.node_score.min"),
             lambda trace: decide(trace, HALF).right,
             lambda trace: certify_policy(trace, HALF, targets={"hallucination_rate": 0.1}),
             tune,

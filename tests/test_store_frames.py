@@ -341,7 +341,11 @@ def test_a_round_trip_decides_alike(tmp_path: Path, seed: int) -> None:
     assert again.fingerprint == trace.fingerprint
     policy = UNSURE.replace("patterns.entities", ENTITIES, "similarity.min_similarity", 0.5)
     for arm in trace.arms:
-        assert decide(again, policy, arm).frame(reasons=True).equals(decide(trace, policy, arm).frame(reasons=True))
+        assert (
+            decide(again, policy, arm=arm)
+            .frame(reasons=True)
+            .equals(decide(trace, policy, arm=arm).frame(reasons=True))
+        )
 
 
 @pytest.mark.parametrize("seed", range(4))

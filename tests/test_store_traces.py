@@ -165,7 +165,11 @@ class TestRoundTrip:
         trace, policy = world(seed), PolicyData.from_mapping({"confidence": {"enabled": False}})
         again = Trace.load(saved(trace, tmp_path))
         for arm in trace.arms:
-            assert decide(trace, policy, arm).frame(reasons=True).equals(decide(again, policy, arm).frame(reasons=True))
+            assert (
+                decide(trace, policy, arm=arm)
+                .frame(reasons=True)
+                .equals(decide(again, policy, arm=arm).frame(reasons=True))
+            )
 
 
 class TestDamage:

@@ -110,7 +110,7 @@ def decisions(policy: raglab.Policy, body: bytes) -> Answer:
         if wrong := broken_rule(hits):
             return refusal(422, wrong)
         frame = pd.DataFrame(hits, columns=[column for column in COLUMNS if any(column in hit for hit in hits)])
-        table = raglab.decide_frame(policy, frame, score=None, signals=SIGNALS)
+        table = raglab.decide_frame(frame, policy, score=None, signals=SIGNALS)
         return answer(200, {"decisions": table.to_dict("records")})
     except (KeyError, TypeError, ValueError, OverflowError) as error:  # InputError is a ValueError
         return refusal(422, str(error))

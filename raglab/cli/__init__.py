@@ -237,7 +237,7 @@ def decide(
     if case is not None:
         _check_case(case, [trace_case.id for trace_case in cases.cases])
     chosen = policy_for(policy, cases, arm)
-    decisions = decided(cases, chosen, arm)
+    decisions = decided(cases, chosen, arm=arm)
     say_headline(cases)
     if case is not None:
         # The exit code of --strict is of a set of contracts; of one case it would pass for all of them.
@@ -285,7 +285,7 @@ def _explain_case(
     table = decisions.frame().iloc[[place]].assign(reason=decisions.reason(place))
     row = table.iloc[0]
     checks = pd.DataFrame(decisions.explain(case))
-    near = flips(cases, policy, case, arm)
+    near = flips(cases, policy, case, arm=arm)
     if as_json:
         parts = {
             "decision": json_records(table)[0] | {"warnings": decisions.warnings(place)},
@@ -351,9 +351,9 @@ def sweep(
     keep_inputs(out, path, policy, *(policies or ()))
     of, costs = open_trace(path, split), parse_costs(cost)
     if threshold is not None:
-        table, lead = steps(of, load_policy(policy), threshold, arm, costs=costs), ["low", "high"]
+        table, lead = steps(of, load_policy(policy), path=threshold, arm=arm, costs=costs), ["low", "high"]
     else:
-        table = swept(of, [load_policy(file) for file in policies or ()], arm, costs=costs)
+        table = swept(of, [load_policy(file) for file in policies or ()], arm=arm, costs=costs)
         table.insert(0, "policy", [str(file) for file in policies or ()])
         lead = ["policy"]
     write_csv(table, out)
@@ -492,7 +492,7 @@ def report(
     policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
     make_folder(out.parent)
     trace = open_trace(path, split)
-    page = write_report(out, trace, policies, arm=arm, costs=costs, targets=targets)
+    page = write_report(trace, policies, out=out, arm=arm, costs=costs, targets=targets)
     say_headline(trace)
     show({"report": str(page)}, as_json=as_json)
 

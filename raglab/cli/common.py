@@ -231,7 +231,7 @@ def policy_for(path: Path | None, trace: StudyTrace, arm: str | None = None) -> 
 
     if path is not None:
         return load_policy(path)
-    chosen = starting_policy(trace, arm)
+    chosen = starting_policy(trace, arm=arm)
     if note := starting_note(chosen):
         say(f"No --policy is given. {note}", err=True)
     return chosen

@@ -317,7 +317,7 @@ def certify(
     terms["looks"] = looks if looks is not None else beside.with_name("looks.jsonl")
     # One policy, not a list of one, stands for the family of its thresholds.
     if best:
-        result = certify_best(trace, offered if len(offered) > 1 else offered[0], targets, **terms)
+        result = certify_best(trace, offered if len(offered) > 1 else offered[0], targets=targets, **terms)
     else:
         result = certify_policy(trace, offered[0], targets=targets, **terms)
     if result.policy is not None and out is not None:
@@ -426,7 +426,7 @@ def check(
         if run_baseline(certified, trace, before, options, as_json=as_json):
             raise typer.Exit(NOT_KEPT)
         return
-    retest = check_policy(certified, trace, again=again)
+    retest = check_policy(trace, certified, again=again)
     _print_retest(retest, as_json=as_json)
     if retest.verdict != "upheld":
         raise typer.Exit(NOT_KEPT if retest.verdict == "broken" else OPEN)

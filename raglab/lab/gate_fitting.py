@@ -104,7 +104,7 @@ def case_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> Si
 
 def shard_case_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> Signals:
     """`case_signals` of one trace in memory; pure, so that any worker may measure a shard."""
-    decisions = replay.decide(trace, always_answer(policy), arm)
+    decisions = replay.decide(trace, always_answer(policy), arm=arm)
     can = decisions.status == Status.ok
     evidence = decisions.tables.evidence
     own = (signal.name for signal in evidence.known.rows[len(NAMES) :] if signal.direction == "surer")
@@ -226,7 +226,7 @@ def compare_gates(
     codes = np.concatenate([label_codes(cases) for cases in cases_by_shard(trace)])
     label = check_labelled(codes).astype(np.int64)
     # Gates compare at one coverage or one risk only; the published chain states which.
-    chain = replay.sweep(trace, [published_policy(policy)], arm, costs=costs).iloc[0]
+    chain = replay.sweep(trace, [published_policy(policy)], arm=arm, costs=costs).iloc[0]
     risk, coverage = float(chain["hallucination_rate"]), float(chain["coverage"])
     rows: list[dict[str, Any]] = []
     for name, values in gates.items():
@@ -379,7 +379,7 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None, min_recall
         raise ValueError(msg)
     check_labelled(label_codes(trace.cases))
     free = always_answer(policy).replace("refine.max_depth", 0, "generation.calibration", policy.generation.calibration)
-    decisions = decide(trace, free, arm)
+    decisions = decide(trace, free, arm=arm)
     rows = []
     for row, case in enumerate(trace.cases):
         answer = decisions.answer(row)
@@ -410,7 +410,7 @@ def calibrate_answers(
         there.
     """
     plain = policy.replace("generation.calibration", None)
-    outcomes = answer_outcomes(trace, plain, arm, min_recall=min_recall)
+    outcomes = answer_outcomes(trace, plain, arm=arm, min_recall=min_recall)
     outcomes = outcomes[outcomes["raw"].notna()].reset_index(drop=True)
     if not len(outcomes):
         _check_confidences(trace)

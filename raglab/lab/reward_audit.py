@@ -282,7 +282,7 @@ def audit_rewards(
     if policy is None:
         msg = f"{_RULE}, got a trace alone; give the policy whose decisions are judged."
         raise ValueError(msg)
-    world, measured, routed = arm_tables(trace, policy, weights, budget_ms=budget_ms)
+    world, measured, routed = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
     return audit_table(_with_value(world, value), measured, weights, baselines={ROUTER: routed}, **sizes)
 
 

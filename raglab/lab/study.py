@@ -286,9 +286,9 @@ class TuneResult:
         frozen = self.cockpit_page()
         no_cockpit = "The page has no cockpit: it is in raglab/extensions/cockpit, which is not installed."
         return write_report(
-            path,
             self.judged_on,
             self.policies,
+            out=path,
             arm=self.settings["arm"],
             plateaus=self.plateaus,
             trials=self.trials,
@@ -449,12 +449,12 @@ def search_problem(
     Args: see `tune`.
     """
     check_search({"trials": trials, "batch_size": batch_size, "sampler": sampler})  # before a trace is read
-    start = limit_depth(policy if policy is not None else starting_policy(trace, arm), trace).replace(
+    start = limit_depth(policy if policy is not None else starting_policy(trace, arm=arm), trace).replace(
         "decision.rule", "chain"
     )
     wanted, splits = goal or Goal(), study_splits(trace, seed)
     held = Measured(splits.made_of)
-    ranges = full_space(held, start, arm) if space is None else search_ranges(space)
+    ranges = full_space(held, start, arm=arm) if space is None else search_ranges(space)
     defaults = limit_depth(published_policy(start), trace)
     by_hand = manual_loop(held, defaults, arm)
     # Whatever changes a draw or a judgement goes in: a stored study is known by these settings.

@@ -74,7 +74,7 @@ def _free_space(job: SearchJob) -> dict[str, SearchRange]:
         rule = "a search moves the gates of the chain"
         msg = f"{rule}, got a policy that decides by expected cost; fit that with raglab.tune."
         raise ValueError(msg)
-    space = full_space(job.trace, job.start, job.arm)
+    space = full_space(job.trace, job.start, arm=job.arm)
     locked_paths = {path for path in space if path in job.locked or path.rpartition(".")[0] in job.locked}
     if locked_paths == space.keys():
         msg = f"a search must have something that may move, got {len(locked_paths)} locked; unlock a threshold."

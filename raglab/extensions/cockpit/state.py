@@ -103,7 +103,7 @@ class CockpitState:
         self.arm = trace.arms[0] if arm is None else trace.arms[trace.arm(arm)]
         self.trace, self.split, self.labelled, self.notes = _shown_cases(trace)
         self._held = Measured(self.trace)
-        start = policy if policy is not None else starting_policy(trace, arm)
+        start = policy if policy is not None else starting_policy(trace, arm=arm)
         self.baseline = start if compare is None else compare
         self.goal = goal or Goal()
         self.looks: list[ReportLook] = []

@@ -596,7 +596,7 @@ def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:
 
 def flip_views(here: ShownPolicy, case_id: str) -> list[dict[str, Any]]:
     """Smallest change of each threshold that flips the status of a case, nearest first."""
-    rows = flips(here.decisions.trace, here.policy, case_id, here.decisions.tables.arm).head(8).to_dict("records")
+    rows = flips(here.decisions.trace, here.policy, case_id, arm=here.decisions.tables.arm).head(8).to_dict("records")
     return [
         {
             "path": row["path"],

@@ -122,7 +122,7 @@ def _retest_blocks(judged: ReportData, certificate: Mapping[str, Any]) -> tuple[
             Text("No re-test: a certificate is re-tested on cases it was not made with, such as split report.")
         ]
     try:
-        retest = check_policy(judged.policies[judged.subject], judged.trace)
+        retest = check_policy(judged.trace, judged.policies[judged.subject])
     except ValueError as error:  # another arm or basis, or answers that are missing
         return None, [Text(f"No re-test: {cut_text(str(error))}", warning=True)]
     says = {

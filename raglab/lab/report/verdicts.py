@@ -73,7 +73,7 @@ def answer_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> 
 def shard_answer_signals(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> AnswerSignals:
     """`answer_signals` of one trace in memory; pure, so that any worker may measure a shard."""
     held = Measured.of(trace)
-    decisions = replay.decide(held, always_answer(policy), arm)
+    decisions = replay.decide(held, always_answer(policy), arm=arm)
     evidence = decisions.tables.evidence
     can = decisions.status == Status.ok
     signals = {
@@ -513,9 +513,9 @@ def _all_steps(trace: TraceView, policy: Policy, paths: Sequence[str], arm: str 
     steps = {}
     alone = [path for path in paths if policy.value(path) is None or len(paths) == 1]
     if len(alone) < len(paths):
-        every = replay.steps(trace, policy, None, arm, resolution=MOST_STEPS)
+        every = replay.steps(trace, policy, path=None, arm=arm, resolution=MOST_STEPS)
         steps = {str(path): frame.drop(columns="path") for path, frame in every.groupby("path", sort=False)}
-    return steps | {path: replay.steps(trace, policy, path, arm, resolution=MOST_STEPS) for path in alone}
+    return steps | {path: replay.steps(trace, policy, path=path, arm=arm, resolution=MOST_STEPS) for path in alone}
 
 
 RATIO = "decision.ratio"

@@ -55,7 +55,7 @@ def drawn(seed: int, n: int = 12) -> tuple[Trace, list[Policy]]:
 def check_rates(cockpit: raglab.displays.Cockpit) -> None:
     """Rates, cost and table of the page are those of `sweep`."""
     page = cockpit.page()
-    row = raglab.sweep(cockpit.trace, [cockpit.policy], cockpit.arm).iloc[0]
+    row = raglab.sweep(cockpit.trace, [cockpit.policy], arm=cockpit.arm).iloc[0]
     for one in page["rates"]:
         name = one["name"]
         assert (one["k"], one["n"]) == (row[f"{name}_k"], row[f"{name}_n"])
@@ -165,7 +165,7 @@ class TestAxes:
             axis = cockpit.axis(swept.path)
             policy = policies[0]
             if policy.value(swept.path) is not None:
-                table = raglab.steps(trace, policy, swept.path)
+                table = raglab.steps(trace, policy, path=swept.path)
                 assert axis.low.tolist() == table["low"].tolist()
                 assert axis.high.tolist() == table["high"].tolist()
                 assert len(axis.cells[0]) == N_CELLS

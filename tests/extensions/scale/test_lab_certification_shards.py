@@ -120,7 +120,7 @@ def test_a_certificate_of_the_shards_is_that_of_the_whole(
     if found is not None and found.policy is not None:
         new = labelled(seed + 1, {"": 40, "report": 20})
         there = sharded(new, tmp_path_factory.mktemp("n"), shard)
-        one, two = check_policy(found.policy, there), check_policy(found.policy, new)
+        one, two = check_policy(there, found.policy), check_policy(new, found.policy)
         pd.testing.assert_frame_equal(one.table, two.table, check_exact=True)
         assert one[0] == two[0]
         assert one[2:] == two[2:]
@@ -141,7 +141,7 @@ def test_costs_are_summed_by_shard(tmp_path: Path, costs: Any) -> None:
         assert found is not None
         assert found.policy is not None
         new = labelled(5, {"": 70})
-        one, two = (check_policy(found.policy, t) for t in (sharded(new, tmp_path / f"n{len(targets)}", 8), new))
+        one, two = (check_policy(t, found.policy) for t in (sharded(new, tmp_path / f"n{len(targets)}", 8), new))
         pd.testing.assert_frame_equal(one.table, two.table, check_exact=True)
 
 
@@ -154,7 +154,7 @@ def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
     with raglab.lab.parallel_workers("threads", n=2):
         alike(certify_best(parts, POLICY, targets=TARGET, paths=ONE), alone)
         assert alone.policy is not None
-        assert check_policy(alone.policy, parts, again=True).verdict
+        assert check_policy(parts, alone.policy, again=True).verdict
 
 
 def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_check_in_shards_knows_the_certified_cases(tmp_path: Path) -> None:
     assert found.policy is not None
     for name, seen in (("all", trace), ("split", trace.split("certify"))):
         with pytest.raises(ValueError, match="a check must see new cases"):
-            check_policy(found.policy, sharded(mixed(seen, 1), tmp_path / name, 9))
+            check_policy(sharded(mixed(seen, 1), tmp_path / name, 9), found.policy)
 
 
 def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
     line = {"x": [0.0, 1.0], "y": [0.0, 1.0]}
     fused = {"enabled": True, "parts": {"top1_cosine": line}, "fitted_on": queries_hash(plain.cases)}
     with pytest.raises(ValueError, match="those that the fused gate was fitted on"):
-        certify_best(there, free_policy(fused=fused), TARGET)
+        certify_best(there, free_policy(fused=fused), targets=TARGET)
 
 
 @pytest.mark.slow

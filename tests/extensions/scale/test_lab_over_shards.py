@@ -285,7 +285,7 @@ class TestReport:
         parts = save_shards([whole], folder / "shards", shard=7)
         told = []
         for name, here in {"whole": whole, "parts": parts}.items():
-            page = write_report(folder / f"{name}.html", here, policies, trace_id="the whole")
+            page = write_report(here, policies, out=folder / f"{name}.html", trace_id="the whole")
             figures = sorted((folder / f"{name}_figures").iterdir())
             told.append(b"".join(one.read_bytes() for one in (page, *figures)))
         return told
@@ -401,14 +401,14 @@ class TestFittedGates:
         target = replace(target, cases=cases)
         assert calibrate_cosine(in_parts(source, size), base) == calibrate_cosine(source, base)
         one, two = (
-            rescale_thresholds(base, source, target),
-            rescale_thresholds(base, in_parts(source, size), in_parts(target, size)),
+            rescale_thresholds(source, base, to=target),
+            rescale_thresholds(in_parts(source, size), base, to=in_parts(target, size)),
         )
         assert two.policy == one.policy
         same(two.table, one.table)
         assert len(one.table)
         with pytest.raises(ValueError, match="must hold the same questions"):
-            rescale_thresholds(base, in_parts(source, size), target.subset(range(59)))
+            rescale_thresholds(in_parts(source, size), base, to=target.subset(range(59)))
 
 
 class TestArms:

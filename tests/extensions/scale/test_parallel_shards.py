@@ -33,7 +33,7 @@ def sharded(tmp_path: Path) -> ShardedTrace[Trace]:
 def written(trace: Any) -> bytes:
     """Sweep and steps of some policies as bytes."""
     policies = random_policies(4, 6)
-    frames = [sweep(trace, policies), steps(trace, policies[0]), steps(trace, policies[1], "l2.max_l2")]
+    frames = [sweep(trace, policies), steps(trace, policies[0]), steps(trace, policies[1], path="l2.max_l2")]
     assert all(isinstance(frame, pd.DataFrame) for frame in frames)
     return b"".join(frame.to_csv(float_format="%.17g").encode() for frame in frames)
 
