@@ -39,7 +39,7 @@ def held_out(trace: Trace, n: int) -> list[str]:
     rows, weights = [], []
     for tune_half, test_half in halves(trace, n):
         weight = fusion_weights(tune_half).dense_weight
-        table = fusion_weights(test_half, sorted({1.0, weight})).table.set_index("dense_weight")
+        table = fusion_weights(test_half, weights=sorted({1.0, weight})).table.set_index("dense_weight")
         judged = table[next(name for name in table.columns if name.startswith("nDCG"))]  # by grades where there are any
         dense = np.nanmean(ndcg_by_case(test_half)[:, test_half.arm("dense")])
         rows.append((judged[1.0], judged[weight], dense))

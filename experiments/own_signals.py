@@ -160,7 +160,7 @@ def print_areas(case_set: CaseSet, draws: int) -> None:
         for kind, areas in areas_by_kind.items():
             trace = signal_trace(case_set, kind, seed)
             whole = with_splits(trace, ["tune"] * len(trace))
-            frame = raglab.audit_signals(whole, policy, repeats=0).frame.set_index("signal")
+            frame = raglab.audit_signals(whole, policy, repeats=0).frame().set_index("signal")
             areas.append(float(frame.loc[NAME, "auroc_right"]))
     best = frame.drop(NAME)["auroc_right"].astype(float)
     print(f"\n### AUROC of right if answered over {len(trace)} cases, {draws} draws\n")

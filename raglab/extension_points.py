@@ -10,9 +10,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 ROOMS = "raglab.extensions"
 
@@ -68,18 +70,59 @@ def _folders() -> list[str]:
         return []
 
 
-def names_by_room(stub: str) -> dict[str, str]:
-    """Rooms of the public names that are in one, by name.
+class PublicName(NamedTuple):
+    """Where a public name is defined: a module relative to `raglab`, and the room of an extension or None."""
+
+    module: str
+    room: str | None
+
+
+def listed_names(stub: str) -> dict[str, PublicName]:
+    """Public names that the stub of a package lists.
 
     Args:
-      stub: text of `__init__.pyi`.
+      stub: text of a `.pyi` file; a line a name.
 
     Example:
-      >>> names_by_room("from .extensions.cockpit.display import cockpit as cockpit")
-      {'cockpit': 'cockpit'}
+      >>> listed_names("from raglab.extensions.cockpit.display import cockpit as cockpit")
+      {'cockpit': PublicName(module='extensions.cockpit.display', room='cockpit')}
     """
-    lines = re.findall(r"^from \.extensions\.(\w+)[\w.]* import (\w+) as \w+$", stub, re.MULTILINE)
-    return {name: room for room, name in lines}
+    lines = re.findall(r"^from raglab\.?([\w.]*) import (\w+) as \w+$", stub, re.MULTILINE)
+    return {name: PublicName(module, _room_of(module)) for module, name in lines}
+
+
+def _room_of(module: str) -> str | None:
+    match = re.match(r"extensions\.(\w+)", module)
+    return match[1] if match else None
+
+
+def public_names(package: str, file: str, *more: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module whose public names load on first use.
+
+    Args:
+      package: `__name__` of the module.
+      file: `__file__` of the module; the stub beside it lists the names.
+      more: names that the module defines itself.
+    """
+    names = listed_names(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+
+    def load(name: str) -> Any:  # noqa: ANN401
+        if name not in names:
+            msg = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(msg, name=name, obj=sys.modules[package])
+        module, room = names[name]
+        if room is not None and room not in installed():
+            missing(f"{package}.{name}", room)
+        if not module:
+            return importlib.import_module(f"raglab.{name}")
+        loaded = importlib.import_module(f"raglab.{module}")
+        return getattr(loaded, name) if hasattr(loaded, name) else importlib.import_module(f"{loaded.__name__}.{name}")
+
+    def listed() -> list[str]:
+        # Without the names of rooms that are gone, so that help, completion and `import *` go on without them.
+        return [*(name for name, place in names.items() if place.room in {None, *installed()}), *more]
+
+    return load, listed
 
 
 def extension(point: str, room: str, what: str) -> Any:  # noqa: ANN401

@@ -423,7 +423,8 @@ class Gate(NamedTuple):
     first threshold meets where not given. stages: what it is called where it decides, one a margin; its own name where
     not given. margins: from measurements by name and its thresholds; not given where one measurement meets one
     threshold. form: type of its thresholds, fields by their keys and `on`. switch: whether a policy can switch it off;
-    searched: whether a study tries that. moved: whether its thresholds are of the embedder's scale (`raglab.rescale_thresholds`).
+    searched: whether a study tries that. moved: whether its thresholds are of the embedder's scale
+    (`raglab.rescale_thresholds`).
     """
 
     name: str

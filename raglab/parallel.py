@@ -94,7 +94,8 @@ def _checked(kind: Any, n: int | None) -> Workers:  # noqa: ANN401 - a name or a
             msg = f"n must be left out of a cluster, got {n}; state it where the cluster is made."
             raise ValueError(msg)
         return Workers("dask", len(kind.scheduler_info()["workers"]), kind)
-    msg = f"workers must be {', '.join(KINDS)} or a dask.distributed.Client, got {str(kind)[:80]!r}; see raglab.lab.parallel_workers."
+    rule = f"workers must be {', '.join(KINDS)} or a dask.distributed.Client"
+    msg = f"{rule}, got {str(kind)[:80]!r}; see raglab.lab.parallel_workers."
     raise ValueError(msg)
 
 

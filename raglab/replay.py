@@ -141,15 +141,15 @@ def cases_by_shard(trace: TraceView) -> Iterator[Sequence[Case]]:
 
 
 @overload
-def decide(trace: TraceData | Measured, policy: PolicyData, arm: str | None = None) -> Decisions: ...
+def decide(trace: TraceData | Measured, policy: PolicyData, *, arm: str | None = None) -> Decisions: ...
 
 
 @overload
-def decide(trace: TraceView, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions: ...
+def decide(trace: TraceView, policy: PolicyData, *, arm: str | None = None) -> Decisions | ShardedDecisions: ...
 
 
 @takes(trace="measured", policy="policy")
-def decide(trace: TraceView, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions:
+def decide(trace: TraceView, policy: PolicyData, *, arm: str | None = None) -> Decisions | ShardedDecisions:
     """Decision of one policy for every case of a trace.
 
     Args:
@@ -419,8 +419,8 @@ def _replay_kernel() -> Any:  # noqa: ANN401 - a module
 def sweep(
     trace: TraceView,
     policies: Sequence[PolicyData] | Mapping[str, PolicyData],
-    arm: str | None = None,
     *,
+    arm: str | None = None,
     level: float | None = 0.95,
     engine: str = "auto",
     costs: metrics.Costs | None = None,
@@ -428,7 +428,8 @@ def sweep(
     """Rates and expected cost of many policies over a trace.
 
     Args:
-      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; see `raglab.lab.parallel_workers`.
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; see
+        `raglab.lab.parallel_workers`.
       policies: in a list, or by name: the names are the index.
       arm: which of the trace's arms; the first where not given. level: of the intervals; None leaves them out.
       engine: see `tally`. costs: label -> outcome -> cost, see `metrics.cost_matrix`.
@@ -486,9 +487,9 @@ def _rate_columns(cells: NDArray[np.int64], level: float | None, costs: metrics.
 def steps(
     trace: TraceView,
     policy: PolicyData,
+    *,
     path: str | None = None,
     arm: str | None = None,
-    *,
     level: float | None = 0.95,
     costs: metrics.Costs | None = None,
     resolution: int | None = None,
@@ -566,7 +567,7 @@ def _path_tables(trace: TraceData | Measured, policy: PolicyData, path: str, arm
 
 
 @takes(trace="measured", policy="policy")
-def flips(trace: TraceView, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
+def flips(trace: TraceView, policy: PolicyData, case_id: str, *, arm: str | None = None) -> pd.DataFrame:
     """For each threshold, the smallest change that would flip the status of one case, nearest first.
 
     Args:

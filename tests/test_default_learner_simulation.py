@@ -399,11 +399,11 @@ def test_displays_draw_what_was_found() -> None:
     assert min(float(band.min(initial=0.0)) for band in bands) == 0.0  # no count is below 0, whatever its interval
     assert all("(" in on.get_ylabel() and "count" in on.get_xlabel() for on in curves.axes_)
     assert [line.get_label() for line in curves.lines_] == ["published", "oracle"]
-    pd.testing.assert_frame_equal(curves.to_frame(), table)
+    pd.testing.assert_frame_equal(curves.frame(), table)
     assert "<img" in curves._repr_html_()
     rows = {"published": silence(asked(made, Learner(), **sizes))}
     shown = SilenceDisplay.from_silence(rows)
-    assert shown.to_frame()["share"].is_monotonic_increasing
+    assert shown.frame()["share"].is_monotonic_increasing
     assert "% silent in the end" in shown.ax_.get_legend_handles_labels()[1][0]
     paths = ConfidenceDisplay.from_paths(confidence_paths({"vote_share": Learner()}, 30))
     assert "ends at" in paths.axes_[0].get_legend_handles_labels()[1][0]

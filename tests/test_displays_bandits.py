@@ -167,19 +167,19 @@ def test_the_constant_of_lai_and_robbins() -> None:
 
 def test_regret_is_the_mean_of_the_runs() -> None:
     """Every round of the frame has the mean over replications and the t interval or the quantiles around it."""
-    frame = DRAWN["interval"].to_frame()
+    frame = DRAWN["interval"].frame()
     last = frame[(frame["run"] == "ucb1") & (frame["round"] == 500)].iloc[0]
     values = RUNS["ucb1"].regret[:, -1]
     low, high = stats.t.interval(0.95, 11, loc=values.mean(), scale=stats.sem(values))
     assert last[["regret", "low", "high"]].tolist() == pytest.approx([values.mean(), low, high])
-    quantiles = DRAWN["quantiles"].to_frame().query("run == 'ucb1'").iloc[-1]
+    quantiles = DRAWN["quantiles"].frame().query("run == 'ucb1'").iloc[-1]
     assert quantiles[["low", "high"]].tolist() == pytest.approx(np.quantile(values, [0.1, 0.9]).tolist())
     assert (frame["replications"] == 12).all()
 
 
 def test_reward_and_spend_are_drawn_apart() -> None:
     """Each as the mean of the rounds so far, before costs and in the user's unit; without costs there is one panel."""
-    frame = DRAWN["spend"].to_frame()
+    frame = DRAWN["spend"].frame()
     last = frame[frame["run"] == "thompson_nig"].iloc[-1]
     done = DRIFT["thompson_nig"]
     assert done.spend is not None
@@ -232,7 +232,7 @@ def test_one_replication_has_a_line_and_no_band() -> None:
     """Its legend has the number alone."""
     one = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=20, replications=1)
     shown = RegretDisplay.from_runs({"one": one})
-    assert shown.to_frame()["low"].isna().all()
+    assert shown.frame()["low"].isna().all()
     assert re.fullmatch(r"one: [\d.]+", str(shown.lines_[0].get_label()))
     assert len(shown.ax_.get_legend_handles_labels()[1]) == 1
     assert "–" in shown._repr_html_()
@@ -255,7 +255,7 @@ def test_shares_by_head() -> None:
     class Played:
         arm = np.array([[0, 0, 1, 1], [0, 1, 1, 1]], dtype=np.int8)
 
-    frame = ArmShareDisplay.from_run(Played(), ("a", "b"), window=2, level=1.0 - 1e-9).to_frame()
+    frame = ArmShareDisplay.from_run(Played(), ("a", "b"), window=2, level=1.0 - 1e-9).frame()
     assert frame["share"].tolist() == [0.75, 0.25, 0.0, 1.0]
     assert frame["round"].tolist() == [1.5, 1.5, 3.5, 3.5]
     assert frame.iloc[0][["low", "high"]].tolist() == pytest.approx([0.5, 1.0])
@@ -270,7 +270,7 @@ def test_the_posterior_is_the_beta_that_is_drawn_from() -> None:
     """3 of 4 successes and 0 of 1 on a uniform prior: Beta(4, 2) and Beta(1, 2)."""
     shown = DRAWN["beta"]
     np.testing.assert_allclose(shown.density[:, 0], stats.beta(4, 2).pdf(shown.at))
-    frame = shown.to_frame()
+    frame = shown.frame()
     assert frame["mean"].tolist() == pytest.approx([4 / 6, 1 / 3])
     assert frame.iloc[0][["low", "high"]].tolist() == pytest.approx(list(stats.beta(4, 2).interval(0.95)))
     spread = PosteriorDisplay.from_state(state()[0], Bandit(exploration=2.0))
@@ -355,7 +355,7 @@ def test_a_forest_marks_the_status() -> None:
     for told in ("0.600", "200", "12.5", "weak", "none"):
         assert told in texts
     assert [one.get_text() for one in shown.ax_.get_yticklabels()] == ["snips", "dr", "ips"]
-    assert shown.to_frame().equals(ESTIMATES)
+    assert shown.frame().equals(ESTIMATES)
 
 
 @pytest.mark.slow
@@ -373,7 +373,7 @@ def test_a_forest_of_estimates_as_they_come() -> None:
         ]
     shown = ForestDisplay.from_estimates(pd.concat(parts))
     assert shown.ax_.get_yticklabels()[0].get_text().startswith("uniform: ")
-    assert len(shown.to_frame()) == 2 * len(off_policy.ESTIMATORS)
+    assert len(shown.frame()) == 2 * len(off_policy.ESTIMATORS)
     assert canvas.png(shown.figure_)
 
 
@@ -389,7 +389,7 @@ def test_the_audit_draws_its_tables() -> None:
     """Arms, the simulated comparison and the pairs, in this order; the frame is that of the audit."""
     audit = audited(*drawn())
     shown = RewardAuditDisplay.from_audit(audit)
-    frame = shown.to_frame()
+    frame = shown.frame()
     measures = ["mean_reward", "success_share", "mean_value", "value", "difference", "concordance"]
     assert frame["panel"].drop_duplicates().tolist() == measures
     assert frame.query("panel == 'concordance'")["value"].tolist() == audit.correlations["concordance"].tolist()

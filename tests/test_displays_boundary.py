@@ -107,7 +107,7 @@ def test_frame_by_head() -> None:
     there = frame[frame["n"] > 0]
     assert not there.isna().any().any()
     np.testing.assert_array_equal(there["rate"], there["k"] / there["n"])
-    assert frame.equals(undrawn(level=0.9).to_frame())
+    assert frame.equals(undrawn(level=0.9).frame())
 
 
 def test_said_in_words() -> None:

@@ -48,7 +48,7 @@ def test_a_display_is_its_data_and_its_drawing() -> None:
     assert not one.axison
     frame = shown.frame()
     frame["level"] = 0.0
-    assert shown.to_frame().equals(ROWS)
+    assert shown.frame().equals(ROWS)
 
 
 def test_a_display_that_was_not_drawn_shows_itself() -> None:
@@ -81,7 +81,7 @@ def test_every_public_display_has_the_base_class(name: str) -> None:
     """17 of them: none draws or shows itself in a way of its own."""
     kind = getattr(raglab, name)
     assert issubclass(kind, Display)
-    assert not {"plot", "to_frame", "__repr__", "_repr_html_"} & vars(kind).keys()
+    assert not {"plot", "__repr__", "_repr_html_"} & vars(kind).keys()
     assert any(member.startswith("from_") for member in vars(kind))
 
 

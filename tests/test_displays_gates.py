@@ -66,7 +66,7 @@ def test_names_of_the_contract() -> None:
 def test_reliability_equals_its_primitives(strategy: Any) -> None:
     """Points are those of `reliability`, intervals exact, and the measures those that stand elsewhere."""
     shown = ReliabilityDisplay.from_predictions(RIGHT, SCORE, n_bins=5, strategy=strategy, level=0.9)
-    curve, frame = calibration.reliability(RIGHT, SCORE, bins=5, strategy=strategy), shown.to_frame()
+    curve, frame = calibration.reliability(RIGHT, SCORE, bins=5, strategy=strategy), shown.frame()
     assert list(frame.columns) == ["bin_low", "score", "rate", "k", "n", "low", "high"]
     for name, values in {"bin_low": curve.at, "score": curve.x, "rate": curve.y, "k": curve.k, "n": curve.n}.items():
         np.testing.assert_array_equal(frame[name], values)
@@ -85,7 +85,7 @@ def test_points_stand_where_the_peer_has_them() -> None:
     from sklearn.calibration import calibration_curve
 
     for strategy in ("uniform", "quantile"):
-        frame = ReliabilityDisplay.from_predictions(RIGHT, SCORE, strategy=strategy).to_frame()
+        frame = ReliabilityDisplay.from_predictions(RIGHT, SCORE, strategy=strategy).frame()
         rate, score = calibration_curve(RIGHT, SCORE, n_bins=10, strategy=strategy)
         np.testing.assert_allclose(frame[["rate", "score"]], np.stack([rate, score], axis=1), atol=1e-12)
 
@@ -119,7 +119,7 @@ def test_a_second_curve_joins_the_first() -> None:
 def test_risk_coverage_equals_its_primitives(band: Any) -> None:
     """Steps, bands and areas are those of `metrics`; without a band the frame still has its intervals."""
     shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, band=band, level=0.9, target=0.2)
-    curve, frame = metrics.risk_coverage(RIGHT, SCORE), shown.to_frame()
+    curve, frame = metrics.risk_coverage(RIGHT, SCORE), shown.frame()
     assert list(frame.columns) == ["threshold", "coverage", "risk", "k", "n", "low", "high"]
     for name, values in {
         "threshold": curve.at,
@@ -150,7 +150,7 @@ def test_sweep_by_head() -> None:
     """Scores 3, 2, 2, 1 and one missing: above 3 none is answered, at most 1 all but the missing one are."""
     right, score = [True, False, True, True, True], [3.0, 2.0, 2.0, 1.0, np.nan]
     label = ["ok", "refuse", "ok", "ok", "ok"]
-    frame = ThresholdSweepDisplay.from_predictions(right, score, label=label).to_frame()
+    frame = ThresholdSweepDisplay.from_predictions(right, score, label=label).frame()
     assert frame["low"].tolist() == [-np.inf, 1.0, 2.0, 3.0]
     assert frame["high"].tolist() == [1.0, 2.0, 3.0, np.inf]
     assert frame["hallucination_rate_k"].tolist() == [1, 1, 0, 0]
@@ -162,7 +162,7 @@ def test_sweep_by_head() -> None:
 
 def test_sweep_tries_every_threshold() -> None:
     """At every threshold, on a level or between two, the step that holds has the rates counted there."""
-    frame = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, label=LABEL).to_frame()
+    frame = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, label=LABEL).frame()
     score, label = SCORE, LABEL
     ok = label == Status.ok
     for at in np.arange(-0.05, 1.1, 0.025):
@@ -180,8 +180,8 @@ def test_sweep_tries_every_threshold() -> None:
 
 def test_sweep_without_labels_refuses_what_would_be_right() -> None:
     """Where no labels are given, those who could be answered rightly are the ones that should be."""
-    one = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE).to_frame()
-    two = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, label=np.where(RIGHT, "ok", "refuse")).to_frame()
+    one = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE).frame()
+    two = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, label=np.where(RIGHT, "ok", "refuse")).frame()
     assert one.equals(two)
 
 
@@ -189,7 +189,7 @@ def test_sweep_of_a_policy_s_threshold() -> None:
     """The frame of `replay.steps` is drawn as it is, with the rates asked for."""
     steps = replay.steps(random_trace(1, n_cases=40), policy(), path="l2.max_l2")
     shown = ThresholdSweepDisplay.from_steps(steps, rates=("over_ask_rate", "coverage"), name="squared L2")
-    frame = shown.to_frame()
+    frame = shown.frame()
     assert frame.equals(steps[list(frame.columns)])
     values, edges, _ = shown.lines_[1].get_data()
     np.testing.assert_array_equal(values, steps["coverage"])
@@ -215,7 +215,7 @@ def test_the_certified_threshold_is_a_line_with_its_bound() -> None:
 def test_outcomes_equal_their_primitives() -> None:
     """Cells, shares and intervals are those of `metrics`; wrong answers and what is paid stand beside them."""
     shown = OutcomeTableDisplay.from_predictions(LABEL, DECIDED, right=RIGHT, costs=COSTS)
-    counts, frame = metrics.outcome_table(LABEL, DECIDED), shown.to_frame()
+    counts, frame = metrics.outcome_table(LABEL, DECIDED), shown.frame()
     wrong = sum(one == two == Status.ok and not good for one, two, good in zip(LABEL, DECIDED, RIGHT, strict=True))
     np.testing.assert_array_equal(frame["k"], counts.ravel())
     np.testing.assert_array_equal(frame["n"], np.repeat(counts.sum(axis=1), 3))
@@ -236,15 +236,15 @@ def test_outcomes_equal_their_primitives() -> None:
     assert shown.cost_interval[0] < shown.expected_cost < shown.cost_interval[1]
     assert f"expected cost {shown.expected_cost:.3f} a case ({shown.cost_interval[0]:.3f} to" in shown.ax_.get_title()
     assert f"{wrong} wrong source" in shown.ax_.texts[0].get_text()
-    plain = OutcomeTableDisplay.from_predictions(LABEL, DECIDED).to_frame()
+    plain = OutcomeTableDisplay.from_predictions(LABEL, DECIDED).frame()
     assert list(plain.columns) == ["label", "decision", "share", "k", "n", "low", "high"]
 
 
 def test_statuses_by_name() -> None:
     """Names and codes of statuses are the same cases."""
     names = [Status(code).name for code in LABEL], [Status(code).name for code in DECIDED]
-    one = OutcomeTableDisplay.from_predictions(*names).to_frame()
-    assert one.equals(OutcomeTableDisplay.from_predictions(LABEL, DECIDED).to_frame())
+    one = OutcomeTableDisplay.from_predictions(*names).frame()
+    assert one.equals(OutcomeTableDisplay.from_predictions(LABEL, DECIDED).frame())
 
 
 @pytest.mark.full
@@ -252,7 +252,7 @@ def test_statuses_by_name() -> None:
 def test_the_order_of_the_cases_is_nothing(name: str) -> None:
     """Shuffled rows give the same frame, bit for bit, and the same figure."""
     one, two = made()[name], made(SHUFFLED)[name]
-    assert one.to_frame().equals(two.to_frame())
+    assert one.frame().equals(two.frame())
     assert canvas.png(one.figure_) == canvas.png(two.figure_)
 
 
@@ -266,10 +266,10 @@ def test_any_cases_any_order(cases: list[tuple[bool, int]], chance: Any) -> None
         right, score = np.array([one for one, _ in cases]), np.array([at for _, at in cases]) / 10.0
         frames.append(
             [
-                ReliabilityDisplay.from_predictions(right, score).to_frame(),
-                ReliabilityDisplay.from_predictions(right, score, strategy="corp").to_frame(),
-                RiskCoverageDisplay.from_predictions(right, score, band="simultaneous").to_frame(),
-                ThresholdSweepDisplay.from_predictions(right, score).to_frame(),
+                ReliabilityDisplay.from_predictions(right, score).frame(),
+                ReliabilityDisplay.from_predictions(right, score, strategy="corp").frame(),
+                RiskCoverageDisplay.from_predictions(right, score, band="simultaneous").frame(),
+                ThresholdSweepDisplay.from_predictions(right, score).frame(),
             ]
         )
         chance.shuffle(cases)
@@ -311,7 +311,7 @@ def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
 def test_long_frames_are_thinned_and_said_to_be() -> None:
     """Of 100 steps 20 are shown, the first and the last among them."""
     page = RiskCoverageDisplay.from_predictions(np.arange(100) > 50, np.arange(100.0))._repr_html_()
-    assert "20 of 100 rows; to_frame() has all." in page
+    assert "20 of 100 rows; frame() has all." in page
     assert page.count("<tr>") == 21
 
 
@@ -345,10 +345,10 @@ def test_small_cases_are_drawn() -> None:
             ThresholdSweepDisplay.from_predictions(right, score, targets=TARGETS),
         ):
             assert canvas.png(shown.figure_)
-            assert len(shown.to_frame())
+            assert len(shown.frame())
             assert shown._repr_html_()
     one = OutcomeTableDisplay.from_predictions([0], [2])
-    assert one.to_frame()["n"].tolist() == [1, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert one.frame()["n"].tolist() == [1, 1, 1, 0, 0, 0, 0, 0, 0]
     assert "–" in one._repr_html_()
 
 
@@ -370,10 +370,10 @@ BROKEN = {
     ),
     "rates and targets must be among": lambda: ThresholdSweepDisplay.from_predictions([1], [1], targets={"ECE": 0.1}),
     "steps must have low, high": lambda: ThresholdSweepDisplay.from_steps(
-        ThresholdSweepDisplay.from_predictions([1], [1]).to_frame().drop(columns="coverage_k")
+        ThresholdSweepDisplay.from_predictions([1], [1]).frame().drop(columns="coverage_k")
     ),
     "got no rows": lambda: ThresholdSweepDisplay.from_steps(
-        ThresholdSweepDisplay.from_predictions([1], [1]).to_frame().head(0)
+        ThresholdSweepDisplay.from_predictions([1], [1]).frame().head(0)
     ),
     "label must hold at least one case": lambda: OutcomeTableDisplay.from_predictions([], []),
     "label must be codes of Status": lambda: OutcomeTableDisplay.from_predictions([3], [0]),

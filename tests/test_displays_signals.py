@@ -23,7 +23,7 @@ UNCOSTED = audit_signals(random_trace(3, 80), CHOSEN, repeats=0)
 
 def measured(audit: SignalAudit) -> pd.DataFrame:
     """Rows that are drawn."""
-    return audit.frame[audit.frame["note"] != EVERYWHERE].reset_index(drop=True)
+    return audit.table[audit.table["note"] != EVERYWHERE].reset_index(drop=True)
 
 
 def test_marks_are_the_numbers_of_the_audit() -> None:
@@ -37,7 +37,7 @@ def test_marks_are_the_numbers_of_the_audit() -> None:
             np.testing.assert_array_equal(drawn, rows[name])
     names = [text.get_text() for text in shown.axes_[0].get_yticklabels()]
     assert [name.split(" (")[0] for name in names] == rows["signal"].tolist()
-    pd.testing.assert_frame_equal(shown.to_frame(), AUDIT.frame)
+    pd.testing.assert_frame_equal(shown.frame(), AUDIT.table)
 
 
 def test_without_costs_one_panel_stands_alone() -> None:
@@ -70,7 +70,7 @@ def test_every_measured_signal_is_a_row_of_the_table() -> None:
 
 def test_an_audit_of_nothing_is_refused() -> None:
     """With what to check."""
-    empty = replace(AUDIT, frame=AUDIT.frame.assign(note=EVERYWHERE, n=0))
+    empty = replace(AUDIT, table=AUDIT.table.assign(note=EVERYWHERE, n=0))
     with pytest.raises(ValueError, match="check that the trace holds hits"):
         SignalAuditDisplay.from_audit(empty)
 

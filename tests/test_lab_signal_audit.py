@@ -38,7 +38,7 @@ def world(*, split: str | None = None, **scores: list[float]) -> Trace:
 def audited(trace: Trace, **more: Any) -> pd.DataFrame:
     """Frame of an audit by signal."""
     chosen = Policy.from_mapping(policy().model_dump())
-    return audit_signals(trace, chosen, **{"repeats": 1, "folds": 3} | more).frame.set_index("signal")
+    return audit_signals(trace, chosen, **{"repeats": 1, "folds": 3} | more).table.set_index("signal")
 
 
 def test_a_perfect_signal_has_auroc_1_and_is_worth_all() -> None:
@@ -99,11 +99,11 @@ def test_a_copy_is_worth_nothing_beside_the_other() -> None:
 def test_what_is_missing_everywhere_is_said_and_no_error() -> None:
     """One hit a case has no gap: numbers are missing, the row is last, the notes name it."""
     audit = audit_signals(world(s_rerank=TELLS), Policy.from_mapping(policy().model_dump()), repeats=1, folds=3)
-    row = audit.frame.set_index("signal").loc["gap"]
+    row = audit.table.set_index("signal").loc["gap"]
     assert (row["note"], row["missing"], row["n"]) == (EVERYWHERE, 1.0, 0)
     assert row[["auroc_right", "worth", "cost_without", "rank_correlation"]].isna().all()
-    assert audit.frame["note"].tolist()[0] != EVERYWHERE
-    assert audit.frame["note"].tolist()[-1] == EVERYWHERE
+    assert audit.table["note"].tolist()[0] != EVERYWHERE
+    assert audit.table["note"].tolist()[-1] == EVERYWHERE
     assert any("Nothing measured" in note and "gap" in note for note in audit.notes)
     assert "Nothing measured" in repr(audit)
 
@@ -127,7 +127,7 @@ def test_tune_alone_is_read_where_there_is_one() -> None:
     chosen = Policy.from_mapping(policy().model_dump())
     whole, part = (audit_signals(one, chosen, repeats=1, folds=3) for one in (both, tuned))
     assert (whole.split, whole.cases) == (part.split, part.cases) == ("tune", N)
-    pd.testing.assert_frame_equal(whole.frame, part.frame, check_exact=True)
+    pd.testing.assert_frame_equal(whole.table, part.table, check_exact=True)
     assert audit_signals(other, chosen, repeats=0).split == "all"
 
 
@@ -164,7 +164,7 @@ def test_asking_needs_two_options_and_pays_where_they_hold_the_sources() -> None
     assert seen.cases.can_ask.all()
     assert seen.cases.options_right[seen.ambiguous].all()
     audit = audit_signals(trace, chosen, repeats=1, folds=3)
-    row = audit.frame.set_index("signal").loc["confidence"]
+    row = audit.table.set_index("signal").loc["confidence"]
     assert row["auroc_ambiguous"] == 1.0
     assert audit.cost == 0.0
 

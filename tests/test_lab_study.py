@@ -191,12 +191,12 @@ def test_polish_finds_what_trying_every_value_finds() -> None:
     trace = _world()
     base = always_answer(Policy.load()).replace("confidence.enabled", True)
     goal = Goal()
-    best, plateaus = line_search(trace, [base], ["confidence.tau_default"], goal.score, base)
+    best, flat_ranges = line_search(trace, [base], ["confidence.tau_default"], goal.score, base)
     grid = [base.replace("confidence.tau_default", tau / 4) for tau in range(401)]
     seen = tally(trace, [best, *grid])
     scores = goal.score(seen.cells)
     assert scores[0] == pytest.approx(scores.min())
-    row = plateaus.iloc[0]
+    row = flat_ranges.iloc[0]
     assert row["low"] <= best.value("confidence.tau_default") <= row["high"]
 
 

@@ -43,7 +43,7 @@ def test_a_clean_cut_is_found() -> None:
     assert found.min_support == 0.3
     assert found.test.unsupported == 0
     assert found.probability([0.0, 0.2, 0.3, 0.9]).round(3).tolist() == [0.0, 0.0, 1.0, 1.0]
-    rows = found.frame.set_index("what").loc[["published", "certified"]]
+    rows = found.table.set_index("what").loc[["published", "certified"]]
     assert rows["bar"].tolist() == [0.5, 0.3]
     assert rows["true"].tolist() == [300, 420]
     assert rows["false"].tolist() == [0, 0]
@@ -122,7 +122,7 @@ def test_begin_earns_a_bar_above_the_published_one() -> None:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     pairs = [(row["response"], [row["knowledge"]]) for row in rows]
     found = calibrate_support(pairs, [row["begin_label"].strip() == "Fully attributable" for row in rows])
-    frame = found.frame.set_index("what")
+    frame = found.table.set_index("what")
     assert frame.loc["published", "unsupported"] > 0.25
     assert found.min_support is not None
     assert found.min_support > 0.7

@@ -231,7 +231,7 @@ class TestAdded:
         """The reward's latency is what it was."""
         trace = replace(sample_trace(), latency=Latency(("embed", "search"), np.full((6, 1, 1, 2), 2.0)))
         made = add_signals(trace, counted()[0])
-        row = audit_signals(made, repeats=0).frame.set_index("signal").loc["share_of_words"]
+        row = audit_signals(made, repeats=0).table.set_index("signal").loc["share_of_words"]
         assert row["ms"] > 0.0
         again = add_signals(made, counted()[0])
         assert again.latency is not None
@@ -457,8 +457,8 @@ class TestLive:
         with pytest.raises(ValueError, match=r"signals=\[function\] of System\.open"):
             opened(gate)
         register_signal(SignalFunction("judge", lambda rows: [0.75] * len(rows)))
-        for system in (opened(gate), system.replace(Policy.from_mapping(OPEN | gate))):
-            assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
+        for judged in (opened(gate), system.replace(Policy.from_mapping(OPEN | gate))):
+            assert ask("Is a courtesy car provided?", system=judged)["status"] == "ok"
         off = {"signals": {"other": {"min": 0.5, "enabled": False}}}
         assert opened(off).signals.functions == ()
 

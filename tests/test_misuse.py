@@ -217,8 +217,8 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
         lambda system, trace: system.add_signals(trace, trace),
         "signals must be names of signals .*, got a trace",
     ),
-    ("fusion_weights", lambda system, trace: system.fusion_weights(trace, POLICY), "weights must be .*, got a policy"),
-    ("fusion_weights", lambda system, trace: system.fusion_weights(trace, 0.5), "got 0.5; put them in a list"),
+    ("fusion_weights", lambda system, trace: system.fusion_weights(trace, weights=POLICY), "weights must be .*, got a policy"),
+    ("fusion_weights", lambda system, trace: system.fusion_weights(trace, weights=0.5), "got 0.5; put them in a list"),
     ("ask", lambda system, _: system.ask("q", system=None), "got None; .*System.open"),
     ("ask", lambda system, _: system.ask("q", labb=LAB), "no argument labb; did you mean lab"),
     ("reply", lambda system, _: system.reply("r1", "yes", system=LAB, questions="q"), "did you mean question"),
@@ -277,7 +277,7 @@ def test_what_is_right_passes(trace: raglab.Trace) -> None:
     by_name = raglab.sweep(trace, {"first": POLICY, "second": POLICY})
     assert (by_name.index.name, [*by_name.index]) == ("policy", ["first", "second"])
     pd.testing.assert_frame_equal(by_name.reset_index(drop=True), raglab.sweep(trace, [POLICY, POLICY]))
-    assert len(raglab.audit_signals(trace, policy=None, repeats=0).frame) > 0
+    assert len(raglab.audit_signals(trace, policy=None, repeats=0).table) > 0
 
 
 def test_signature_and_docstring_stay_and_a_call_costs_little(trace: raglab.Trace) -> None:

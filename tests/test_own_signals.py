@@ -412,7 +412,7 @@ def judged() -> Trace:
 
 def test_the_audit_has_a_row_for_it(judged: Trace) -> None:
     """With its declaration, before what tells less."""
-    frame = audit_signals(judged, policy(), repeats=0).frame.set_index("signal")
+    frame = audit_signals(judged, policy(), repeats=0).table.set_index("signal")
     assert frame.loc["judge", ["unit", "direction", "stage"]].tolist() == ["probability", "surer", "hits"]
     assert frame.loc["judge", "auroc_right"] == frame["auroc_right"].max() > 0.9
 

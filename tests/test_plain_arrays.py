@@ -221,7 +221,7 @@ def test_an_audit_of_signals_reads_a_nullable_column() -> None:
         judged = trace.with_signal("judge", series, higher="surer", unit="probability")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            frames.append(raglab.audit_signals(judged, folds=2, repeats=1).frame)
+            frames.append(raglab.audit_signals(judged, folds=2, repeats=1).table)
     pd.testing.assert_frame_equal(
         frames[0].drop(columns="ms", errors="ignore"), frames[1].drop(columns="ms", errors="ignore")
     )

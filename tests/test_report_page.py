@@ -156,14 +156,14 @@ def written(folder: Path, trace: TraceData, these: dict[str, Policy] | None = No
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Report with everything in it, names and frames hostile."""
     trials = pd.DataFrame({"false_refusal_rate": [0.0, 0.5, 1.0], "hallucination_rate": [0.5, 0.2, np.nan]})
-    plateaus = pd.DataFrame({"path": [EVIL], "value": [0.5], "low": [np.nan]})
+    flat_ranges = pd.DataFrame({"path": [EVIL], "value": [0.5], "low": [np.nan]})
     these = policies() | {f"$x_{EVIL}": policies()["tuned"]}
     return written(
         tmp_path_factory.mktemp("report"),
         some_trace(ROWS),
         these,
         trials=trials,
-        plateaus=plateaus,
+        flat_ranges=flat_ranges,
         notes=[EVIL],
         targets=TARGETS,
     )

@@ -4,8 +4,8 @@
     python experiments/service/app.py [POLICY] [--port 8000] [--measure]
 
 POST /decide with {"hits": [{"query": …, "hit_id": …, "node_score": …}, …]} answers {"decisions": […]}, an object a
-question with the columns of `raglab.decide_frame`. The score is a probability under the name node_score, as `SIGNALS` says and
-policy.yaml gates it; a system with cosines has a column `score` instead.
+question with the columns of `raglab.decide_frame`. The score is a probability under the name node_score, as `SIGNALS`
+says and policy.yaml gates it; a system with cosines has a column `score` instead.
 
 What a request may cost is bounded (`Limits`). Requests are parsed and decided by processes of their own, one request at
 a time each, so that the server answers meanwhile; a process that takes too long is ended, its request is answered 503.

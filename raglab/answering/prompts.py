@@ -95,7 +95,8 @@ def check_prompt(prompt: object) -> None:
       TypeError: with the remedy for a text.
     """
     if not isinstance(prompt, Prompt):
-        msg = f"prompt must be a Prompt, got {type(prompt).__name__}; write raglab.live.Prompt('mine', 1, 'the instructions')."
+        name = type(prompt).__name__
+        msg = f"prompt must be a Prompt, got {name}; write raglab.live.Prompt('mine', 1, 'the instructions')."
         raise TypeError(msg)
 
 

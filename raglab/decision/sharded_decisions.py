@@ -177,7 +177,7 @@ class ShardedDecisions(CaseVerdicts):
         return self.shard_of(case_id).options(case_id)
 
     def frame(self, *, reasons: bool = False) -> pd.DataFrame:
-        """One row a case, see `Decisions.frame`; every shard is decided once more, by the workers of `raglab.lab.parallel_workers`.
+        """One row a case, see `Decisions.frame`; every shard is decided once more, by `raglab.lab.parallel_workers`.
 
         Questions, answers and sources are texts, 0.5 to 1 kB a case: for millions of cases take `status`, `decided_by`
         and `confidence()`, or the frames of `shards()` one by one.

@@ -348,7 +348,7 @@ def html(drawn: Figure, shown: ReportTable, intervals: str, most: int) -> str:
         image = f'<img alt="{alt}" style="max-width: 100%" src="data:image/png;base64,{data}">'
     size = len(shown.rows)
     rows = np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int))
-    left_out = f" {len(rows)} of {size} rows; to_frame() has all." if len(rows) < size else ""
+    left_out = f" {len(rows)} of {size} rows; frame() has all." if len(rows) < size else ""
     caption = html_text(f"{shown.caption}\nIn small: counts and {intervals}.{left_out}").replace("\n", "<br>")
     head = "".join(f'<th scope="col" style="{_CELL}">{html_text(name)}</th>' for name in shown.head)
     body = "".join(f"<tr>{''.join(map(_html_cell, shown.rows[row]))}</tr>" for row in rows)

@@ -85,10 +85,6 @@ class Display:
         """Every number that is drawn."""
         raise NotImplementedError
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return `frame`, as scikit-learn's users look for it."""
-        return self.frame()
-
     def _shown(self) -> Shown:
         """Table below the figure."""
         raise NotImplementedError

@@ -89,7 +89,7 @@ class SignalAuditDisplay(Display):
 
         Example: `SignalAuditDisplay.from_audit(audit_signals(trace, policy))`.
         """
-        if not (audit.frame["n"] > 0).any():
+        if not (audit.table["n"] > 0).any():
             msg = "an audit must hold a signal that some case has, got none; check that the trace holds hits."
             raise ValueError(msg)
         return cls(audit, name=name).plot(ax, **style)
@@ -97,7 +97,7 @@ class SignalAuditDisplay(Display):
     @property
     def _rows(self) -> pd.DataFrame:
         """Signals that some case has, in the order of the audit."""
-        frame = self.audit.frame
+        frame = self.audit.table
         return frame[frame["n"] > 0].reset_index(drop=True)
 
     @property
@@ -137,7 +137,7 @@ class SignalAuditDisplay(Display):
 
     def frame(self) -> pd.DataFrame:
         """Return the frame of the audit, a row a signal."""
-        return self.audit.frame.copy()
+        return self.audit.table.copy()
 
     def _shown(self) -> Shown:
         rows = self._rows

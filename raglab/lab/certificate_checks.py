@@ -112,12 +112,16 @@ class Retest(NamedTuple):
     over_ask: float
     basis: str = SOURCES
 
+    def frame(self) -> pd.DataFrame:
+        """The promises, a row a target."""
+        return self.table.copy()
+
     def __repr__(self) -> str:
         return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f}, basis {self.basis})"
 
 
-@takes(policy="policy", trace="trace")
-def check_policy(policy: Policy, trace: TraceView, *, again: bool = False) -> Retest:
+@takes(trace="trace", policy="policy")
+def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Retest:
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 
     Args:

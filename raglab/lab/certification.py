@@ -218,6 +218,10 @@ class Certification(NamedTuple):
     chance: float = float("nan")
     status_only: int = 0
 
+    def frame(self) -> pd.DataFrame:
+        """Tests of the candidates, a row a candidate and target."""
+        return self.table.copy()
+
     def __repr__(self) -> str:
         alone = status_only_sentence(self.status_only, self.certificate.cases)
         return f"Certification({self.certificate!r}, {len(self.table):,} candidates{f'; {alone}' if alone else ''})"
@@ -298,8 +302,8 @@ def certify_policy(
 def certify_best(
     trace: StudyTrace,
     candidates: Policy | Sequence[Policy] | Mapping[str, Policy],
-    targets: Mapping[str, float] | None = None,
     *,
+    targets: Mapping[str, float] | None = None,
     costs: metrics.Costs | None = None,
     delta: float = 0.1,
     arm: str | None = None,

@@ -138,6 +138,10 @@ class ClarifyStudy:
     study: Any
     settings: Mapping[str, Any]
 
+    def frame(self) -> pd.DataFrame:
+        """The tuned learner beside the others, a row each."""
+        return self.comparison.copy()
+
     def env(self) -> str:
         """Lines for a `.env` that put what was found to work."""
         return env_text(self.learner, self.settings["question_cost"], self.settings["error_cost"])

@@ -58,6 +58,10 @@ class Comparison(NamedTuple):
     status_only: int = 0
     in_sample: str = ""
 
+    def frame(self) -> pd.DataFrame:
+        """Rates and expected cost of both policies, a row a measure."""
+        return self.table.copy()
+
     @property
     def headline(self) -> str:
         """How many cases are scored by status alone, '' where none is."""

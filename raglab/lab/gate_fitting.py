@@ -66,6 +66,10 @@ class FittedGate(NamedTuple):
     quality: pd.DataFrame
     fitted_on: TraceView
 
+    def frame(self) -> pd.DataFrame:
+        """Calibration of the probability, in sample and cross-fitted, a row each."""
+        return self.quality.copy()
+
     def __repr__(self) -> str:
         return f"FittedGate({self.policy.policy_id}: {self.model!r} on {len(self.p):,} cases)"
 
@@ -344,10 +348,14 @@ class CalibratedAnswers(NamedTuple):
     policy: Policy
     outcomes: pd.DataFrame
 
+    def frame(self) -> pd.DataFrame:
+        """Answers with their probability of being right, a row a case."""
+        return self.outcomes.copy()
+
 
 @takes(trace="trace", policy="policy")
 def answer_outcomes(
-    trace: TraceView, policy: Policy, arm: str | None = None, *, min_recall: float = MIN_RECALL
+    trace: TraceView, policy: Policy, *, arm: str | None = None, min_recall: float = MIN_RECALL
 ) -> pd.DataFrame:
     """What the generator says to each case if nothing refuses, and whether it is right.
 
@@ -398,7 +406,7 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None, min_recall
 
 @takes(trace="trace", policy="policy")
 def calibrate_answers(
-    trace: TraceView, policy: Policy, arm: str | None = None, *, min_recall: float = MIN_RECALL
+    trace: TraceView, policy: Policy, *, arm: str | None = None, min_recall: float = MIN_RECALL
 ) -> CalibratedAnswers:
     """Policy whose `generation.calibration` turns the generator's confidence into the probability of being right.
 
@@ -461,7 +469,7 @@ def shard_cosines(trace: TraceData, policy: Policy, arm: str | None) -> Cosines:
 
 
 @takes(trace="trace", policy="policy")
-def calibrate_cosine(trace: TraceView, policy: Policy, arm: str | None = None) -> Policy:
+def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None) -> Policy:
     """Policy whose confidence falls back to the cosine, calibrated on a trace, where the reranker breaks (rule S2.8).
 
     The map from the best cosine of the first hits to the probability of being right, if answered, is Platt's, read off
@@ -497,6 +505,10 @@ class Transfer(NamedTuple):
     policy: Policy
     table: pd.DataFrame
 
+    def frame(self) -> pd.DataFrame:
+        """Thresholds before and after, a row a threshold."""
+        return self.table.copy()
+
 
 class Scores(NamedTuple):
     """What movable thresholds are compared with at depth 0, by path, [Q] each, more passes; known: the signals."""
@@ -527,33 +539,37 @@ def _all_scores(trace: TraceView, policy: Policy, arm: str | None) -> Scores:
     return Scores(by_path, parts[0].known)
 
 
-@takes(policy="policy", source="trace", target="trace")
-def rescale_thresholds(policy: Policy, source: TraceView, target: TraceView, *, arm: str | None = None) -> Transfer:
-    """Policy whose thresholds pass the same share of questions on the target as on the source.
+@takes(trace="trace", policy="policy", to="trace")
+def rescale_thresholds(trace: TraceView, policy: Policy, *, to: TraceView, arm: str | None = None) -> Transfer:
+    """Policy whose thresholds pass the same share of questions of another trace as of this one.
 
-    The calibrated cosine of rule S2.8 is not moved: fit it on the target with `calibrate_cosine`. Any certificate is
-    dropped: it was earned with other hits. Re-test its targets on cases that did not choose the
+    The calibrated cosine of rule S2.8 is not moved: fit it on the other trace with `calibrate_cosine`. Any certificate
+    is dropped: it was earned with other hits. Re-test its targets on cases that did not choose the
     policy: `raglab.lab.certificate_checks.retest(moved.policy, cases, targets)`.
 
     Args:
-      source, target: the same questions, retrieved with the one and with the other embedder; in memory, or of shards.
+      trace: of the embedder that the policy was made for, in memory or of shards.
+      policy: whose thresholds are moved.
+      to: the same questions, retrieved with the other embedder.
+      arm: of both traces; the first where not given.
 
     Raises:
-      ValueError: other questions, or a fused gate, which must be fitted on the target instead.
+      ValueError: other questions, or a fused gate, which must be fitted on the other trace instead.
     """
     import pandas as pd
 
     source_queries, target_queries = (
-        sorted(case.query for cases in cases_by_shard(trace) for case in cases) for trace in (source, target)
+        sorted(case.query for cases in cases_by_shard(hits) for case in cases) for hits in (trace, to)
     )
     if source_queries != target_queries:
-        msg = "source and target must hold the same questions, got others; retrieve the same cases with both embedders."
+        msg = "trace and to must hold the same questions, got others; retrieve the same cases with both embedders."
         raise ValueError(msg)
     if policy.fused.enabled:
-        msg = "a fused gate can not be moved, got one switched on; fit it on the target (raglab.fit_fused_gate) or switch it off."
+        remedy = "fit it on the other trace (raglab.fit_fused_gate) or switch it off"
+        msg = f"a fused gate can not be moved, got one switched on; {remedy}."
         raise ValueError(msg)
     rows, changes = [], list[Any]()
-    here, there = (_all_scores(trace, policy, arm) for trace in (source, target))
+    here, there = (_all_scores(hits, policy, arm) for hits in (trace, to))
     thresholds = swept_paths(here.known)
     for path, before in here.by_path.items():
         swept, value, after = thresholds[path], policy.value(path), there.by_path[path]

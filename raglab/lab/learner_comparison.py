@@ -49,6 +49,10 @@ class LearnerComparison(NamedTuple):
     reference: str
     notes: tuple[str, ...] = ()
 
+    def frame(self) -> pd.DataFrame:
+        """Rewards of the learners, a row a learner."""
+        return self.table.copy()
+
 
 class Earnings(NamedTuple):
     """What a policy came to in each replication and case, [R, Q]; pulls [A], of all rounds of all replications."""

@@ -158,6 +158,10 @@ class RewardAudit(NamedTuple):
     rules: pd.DataFrame
     simulation: pd.DataFrame
 
+    def frame(self) -> pd.DataFrame:
+        """What each reward component tells of right decisions, a row a signal."""
+        return self.correlations.copy()
+
 
 class ArmTables(NamedTuple):
     """Every arm of every case: full information, the components that weights re-score, and the source's router, [Q, A].
@@ -169,6 +173,10 @@ class ArmTables(NamedTuple):
     measured: pd.DataFrame
     router: Array
 
+    def frame(self) -> pd.DataFrame:
+        """Components of the rewards, a row a case and arm."""
+        return self.measured.copy()
+
     def rewards(self, weights: RewardWeights) -> Array:
         """Reward of every case and arm under other weights, [Q, A]."""
         return np.asarray(reward(self.measured, weights), dtype=np.float64).reshape(self.world.mask.shape)
@@ -176,7 +184,7 @@ class ArmTables(NamedTuple):
 
 @takes(trace="trace", policy="policy")
 def arm_tables(
-    trace: TraceView, policy: PolicyData, weights: RewardWeights = PUBLISHED, *, budget_ms: float = BUDGET_MS
+    trace: TraceView, policy: PolicyData, *, weights: RewardWeights = PUBLISHED, budget_ms: float = BUDGET_MS
 ) -> ArmTables:
     """Tables of all cases of a trace, held whole; of shards one is in memory at a time.
 
@@ -220,8 +228,8 @@ def shard_arm_tables(trace: TraceData, policy: PolicyData, weights: RewardWeight
 def audit_rewards(
     trace: TraceView | Table,
     policy: PolicyData | None = None,
-    weights: RewardWeights = PUBLISHED,
     *,
+    weights: RewardWeights = PUBLISHED,
     bandit: str | Bandit = Bandit(),  # noqa: B008 - a tuple
     value: NDArray[np.floating[Any]] | None = None,
     budget_ms: float = BUDGET_MS,
@@ -283,7 +291,7 @@ def audit_rewards(
         msg = f"{_RULE}, got a trace alone; give the policy whose decisions are judged."
         raise ValueError(msg)
     world, measured, routed = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
-    return audit_table(_with_value(world, value), measured, weights, baselines={ROUTER: routed}, **sizes)
+    return audit_table(_with_value(world, value), measured, weights=weights, baselines={ROUTER: routed}, **sizes)
 
 
 def _with_value(world: Table, value: NDArray[np.floating[Any]] | None) -> Table:
@@ -305,8 +313,8 @@ def _with_value(world: Table, value: NDArray[np.floating[Any]] | None) -> Table:
 def audit_table(
     world: Table,
     measured: pd.DataFrame | Mapping[str, Any] | None = None,
-    weights: RewardWeights = PUBLISHED,
     *,
+    weights: RewardWeights = PUBLISHED,
     baselines: Mapping[str, Array] | None = None,
     bandit: str | Bandit = Bandit(),  # noqa: B008 - a tuple
     level: float = 0.95,

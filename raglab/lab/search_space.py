@@ -67,7 +67,7 @@ class SearchRange(NamedTuple):
 
 
 @takes(trace="measured", policy="policy")
-def full_space(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> dict[str, SearchRange]:
+def full_space(trace: TraceData | Measured, policy: Policy, *, arm: str | None = None) -> dict[str, SearchRange]:
     """Every threshold over the values observed in a trace, and every switch.
 
     A threshold that no case can meet in the trace is left out, and a bound of a signal that the policy does not set.
@@ -169,7 +169,7 @@ def always_answer(policy: Policy) -> Policy:
 
 
 @takes(trace="trace")
-def starting_policy(trace: TraceView, arm: str | None = None) -> Policy:
+def starting_policy(trace: TraceView, *, arm: str | None = None) -> Policy:
     """Policy that a trace is best looked at with first: the published one, where its thresholds fit the scores.
 
     Where the scale of the scores is not stated (`trace_from_frame` without `score`), or only scores of the user are
@@ -390,7 +390,7 @@ LEAST_GAIN = 1e-9
 ROUNDS = 20
 
 
-class Plateau(NamedTuple):
+class FlatRange(NamedTuple):
     """Interval of a threshold on which the score does not get worse."""
 
     path: str
@@ -407,10 +407,10 @@ def line_search(
     published: Policy,
     arm: str | None = None,
 ) -> tuple[Policy, pd.DataFrame]:
-    """Best policy that coordinate-wise exact search reaches from any of the starts, and its plateaus.
+    """Best policy that coordinate-wise exact search reaches from any of the starts, and its flat ranges.
 
     Every threshold ends on its published value where that is no worse, else on a round number in the middle of its
-    plateau, so that nothing hangs on the last digit and nothing differs without a gain.
+    flat range, so that nothing hangs on the last digit and nothing differs without a gain.
 
     Args:
       starts: policies, best first. paths: thresholds and switches it may move. score: cells → lower is better.
@@ -426,13 +426,13 @@ def line_search(
             candidate = policy.replace(path, published.value(path))
             if float(score(policy_cells(evidence, [candidate]))[0]) <= value + LEAST_GAIN:
                 policy = candidate
-    plateaus = []
+    flat_ranges = []
     for path in paths:
         if path not in SWITCHES and policy.value(path) is not None:
-            run = plateau(evidence, policy, path, score, published.value(path))
+            run = flat_range(evidence, policy, path, score, published.value(path))
             policy = policy.replace(path, _typed_value(path, run.value))
-            plateaus.append((*run, run.high - run.low))
-    return policy, pd.DataFrame(plateaus, columns=["path", "value", "low", "high", "width"])
+            flat_ranges.append((*run, run.high - run.low))
+    return policy, pd.DataFrame(flat_ranges, columns=["path", "value", "low", "high", "width"])
 
 
 def coordinate_search(
@@ -454,7 +454,7 @@ def coordinate_search(
                 if _swept(path).whole:
                     scores = np.where(steps.low < KEEP_AT_MOST, scores, np.inf)
                 if scores.min() < value - LEAST_GAIN:
-                    low, high = _observed_plateau(
+                    low, high = _observed_flat_range(
                         steps, *_widest(steps.low, steps.high, scores <= scores.min() + LEAST_GAIN)
                     )
                     policy = policy.replace(path, _typed_value(path, _inside(path, low, high)))
@@ -464,7 +464,9 @@ def coordinate_search(
     return value, policy
 
 
-def plateau(evidence: Evidence, policy: Policy, path: str, score: Score, published: float | None = None) -> Plateau:
+def flat_range(
+    evidence: Evidence, policy: Policy, path: str, score: Score, published: float | None = None
+) -> FlatRange:
     """Interval around a threshold's value on which the score is no worse, with the value to take in it."""
     steps = step_cells(evidence, policy, path)
     scores = score(steps.cells)
@@ -478,12 +480,12 @@ def plateau(evidence: Evidence, policy: Policy, path: str, score: Score, publish
         last += 1
     low, high = float(steps.low[first]), float(steps.high[last])
     if published is not None and first <= step_index(steps.low, steps.high, float(published), side) <= last:
-        return Plateau(path, float(published), low, high)
-    return Plateau(path, _inside(path, *_observed_plateau(steps, low, high)), low, high)
+        return FlatRange(path, float(published), low, high)
+    return FlatRange(path, _inside(path, *_observed_flat_range(steps, low, high)), low, high)
 
 
-def _observed_plateau(steps: StepCells, low: float, high: float) -> tuple[float, float]:
-    """Plateau cut to just beyond the values at which any case changes: the rest of the range was never seen."""
+def _observed_flat_range(steps: StepCells, low: float, high: float) -> tuple[float, float]:
+    """FlatRange cut to just beyond the values at which any case changes: the rest of the range was never seen."""
     if len(steps.low) == 1:
         return low, high
     first, last = float(steps.low[1]), float(steps.low[-1])

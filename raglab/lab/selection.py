@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.decision.answer_text import MissingAnswers
 from raglab.lab.candidates import FIXED, Candidate, Cases, count_cells
-from raglab.lab.search_space import SWITCHES, Goal, plateau
+from raglab.lab.search_space import SWITCHES, Goal, flat_range
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import evidence_with_model, tally
 from raglab.store.policies import Policy
@@ -325,7 +325,7 @@ def _cost_table(
     )
 
 
-def policy_plateaus(cases: Cases, policy: Policy) -> pd.DataFrame:
+def policy_flat_ranges(cases: Cases, policy: Policy) -> pd.DataFrame:
     """How far each threshold that a policy decides by may move at no cost: `path`, `value`, `low`, `high`, `width`."""
     import pandas as pd
 
@@ -336,5 +336,7 @@ def policy_plateaus(cases: Cases, policy: Policy) -> pd.DataFrame:
         paths = [f"signals.{name}.{end}" for name in policy.signals for end in ("min", "max")]
         paths = [path for path in paths if policy.value(path) is not None]
     evidence = evidence_with_model(cases.evidence, policy)
-    rows = [(*run, run.high - run.low) for run in (plateau(evidence, policy, path, cases.goal.score) for path in paths)]
+    rows = [
+        (*run, run.high - run.low) for run in (flat_range(evidence, policy, path, cases.goal.score) for path in paths)
+    ]
     return pd.DataFrame(rows, columns=["path", "value", "low", "high", "width"])

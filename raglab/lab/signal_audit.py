@@ -111,13 +111,13 @@ class LabelledSignals(NamedTuple):
 class SignalAudit:
     """What each signal is worth.
 
-    frame: a row a signal, the most worth first, constant ones last; see `audit_signals`. correlations: rank
+    table: a row a signal, the most worth first, constant ones last; see `audit_signals`. correlations: rank
     correlation of any two, [S, S], NaN where one says nothing. cost: cross-validated, of a case, with all signals;
     cost_without_signals: of the better of always answering and always refusing; NaN without cross-validation. split:
     which cases. cases: how many. level: of the intervals. notes: what a reader must know, in sentences.
     """
 
-    frame: pd.DataFrame
+    table: pd.DataFrame
     correlations: pd.DataFrame
     cost: float
     cost_without_signals: float
@@ -126,9 +126,13 @@ class SignalAudit:
     level: float
     notes: tuple[str, ...]
 
+    def frame(self) -> pd.DataFrame:
+        """What each signal is worth, a row a signal."""
+        return self.table.copy()
+
     def __repr__(self) -> str:
         notes = [visible(note, lines=True) for note in self.notes]
-        return "\n".join([f"{type(self).__name__} of {len(self.frame)} signals; see .frame", *notes])
+        return "\n".join([f"{type(self).__name__} of {len(self.table)} signals; see .frame()", *notes])
 
 
 @takes(trace="trace", policy="policy")
@@ -203,7 +207,7 @@ def audit_signals(
     frame = _sorted_frame([row | signal_costs.rows.get(row["signal"], _uncosted(row)) for row in rows])
     split = "tune" if joined.tune else "all"
     return SignalAudit(
-        frame=frame,
+        table=frame,
         correlations=_named(correlations, known.names),
         cost=signal_costs.cost,
         cost_without_signals=signal_costs.without_signals,

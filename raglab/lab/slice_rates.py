@@ -509,9 +509,13 @@ class FusionWeights(NamedTuple):
     dense_weight: float
     table: pd.DataFrame
 
+    def frame(self) -> pd.DataFrame:
+        """Quality of the ranking under each weight, a row a weight."""
+        return self.table.copy()
+
 
 @takes(trace="trace", weights="numbers")
-def fusion_weights(trace: TraceView, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
+def fusion_weights(trace: TraceView, *, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
     """Search the weight of the dense list in the fusion, where that of the keywords counts 1, by nDCG@10.
 
     The lists that the trace stores are fused again, so that nothing is retrieved: exact for the fused order and for

@@ -64,7 +64,7 @@ from raglab.lab.search_space import (
     starting_note,
     starting_policy,
 )
-from raglab.lab.selection import Selection, policy_plateaus, select_candidate
+from raglab.lab.selection import Selection, policy_flat_ranges, select_candidate
 from raglab.lab.study_cases import Splits, candidate_cases, label_notes, study_splits
 from raglab.lab.study_notes import (
     answer_notes,
@@ -123,9 +123,9 @@ class TuneResult:
       that is not recorded).
     best: the trial of Optuna's that meets all targets at the least expected cost; where none meets them, the nearest.
     pareto: the trials no other beats in cost and coverage.
-    plateaus: how far each threshold of `policy` may move at no cost.
+    flat_ranges: how far each threshold of `policy` may move at no cost.
     judged: policies × everything counted on the judged cases, see `comparison` and `rates`.
-    notes: what a reader must know. Candidates, their costs, plateaus and cockpit are of at most 20,000 of the cases
+    notes: what a reader must know. Candidates, their costs, flat ranges and cockpit are of at most 20,000 of the cases
       tuned on, drawn by label; trials are judged on all of these.
     tuned_on, judged_on: the traces.
     study: Optuna's own, for its plots and dashboards: trials by the paths that they set, objectives named, targets as
@@ -147,7 +147,7 @@ class TuneResult:
     advantage: Advantage | None
     trials: pd.DataFrame
     pareto: pd.DataFrame
-    plateaus: pd.DataFrame
+    flat_ranges: pd.DataFrame
     judged: pd.DataFrame
     notes: tuple[str, ...]
     tuned_on: StudyTrace
@@ -159,6 +159,10 @@ class TuneResult:
     goal: Goal
     basis: str = SOURCES
     status_only: int = 0
+
+    def frame(self) -> pd.DataFrame:
+        """Rates of the compared policies on the cases that judge them, a row a policy."""
+        return self.judged.copy()
 
     @property
     def unseen(self) -> bool:
@@ -290,7 +294,7 @@ class TuneResult:
             self.policies,
             out=path,
             arm=self.settings["arm"],
-            plateaus=self.plateaus,
+            flat_ranges=self.flat_ranges,
             trials=self.trials,
             notes=self.notes if frozen is not None else (*self.notes, no_cockpit),
             study=self.outcome,
@@ -517,7 +521,7 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
         advantage=advantage,
         trials=search.trials,
         pareto=pareto_front(search.trials),
-        plateaus=policy_plateaus(cases, tuned),
+        flat_ranges=policy_flat_ranges(cases, tuned),
         judged=_judged_rates(judged, policies, goal, chosen, unseen=unseen),
         notes=(
             selection_note(chosen, advantage, judged, goal),

@@ -61,7 +61,7 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
     made_of = candidate_cases(tuned_on, seed)
     if len(made_of) < len(tuned_on):
         notes.append(
-            "Candidates and the manual loop, ranges searched, costs in sample and cross-validated, plateaus and the "
+            "Candidates and the manual loop, ranges searched, costs in sample and cross-validated, flat ranges and the "
             f"cockpit are of {len(made_of):,} of the {len(tuned_on):,} cases tuned on, drawn by label; all else is of "
             "all cases."
         )

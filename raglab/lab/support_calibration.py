@@ -51,18 +51,22 @@ class BarTest(NamedTuple):
 class SupportCalibration:
     """Support as a probability, and the bar that holds.
 
-    frame: a row a bar, over all pairs; see `calibrate_support`. scores: support of each pair, [N]; NaN where the answer
+    table: a row a bar, over all pairs; see `calibrate_support`. scores: support of each pair, [N]; NaN where the answer
     claims nothing. calibrated: the map to probabilities with its judgement, in sample and cross-fitted, over the pairs
     that have a score. test: how the bar was found. target, delta: the promise.
     """
 
-    frame: pd.DataFrame
+    table: pd.DataFrame
     scores: NDArray[np.float64]
     calibrated: Calibrated
     test: BarTest
     scorer: str
     target: float
     delta: float
+
+    def frame(self) -> pd.DataFrame:
+        """Bars of support with what passes them, a row a bar."""
+        return self.table.copy()
 
     @property
     def min_support(self) -> float | None:
@@ -87,7 +91,7 @@ class SupportCalibration:
     @property
     def text(self) -> str:
         """What was found, in a few lines."""
-        published = self.frame[self.frame["what"].str.startswith(PUBLISHED)].iloc[0]
+        published = self.table[self.table["what"].str.startswith(PUBLISHED)].iloc[0]
         judged, method = self.calibrated.cross_fitted, self.calibrated.calibrator.method
         true, false = (f"{published[kind]} of {published[f'n_{kind}']}" for kind in ("true", "false"))
         bar, brier = decimals(float(published["bar"])), judged.brier
@@ -147,7 +151,7 @@ def calibrate_support(
     test = certified_bar(truth[known], scores[known], target=target, delta=delta, rng=rng)
     fitted = calibration.calibrated(truth[known], scores[known], method=method, folds=folds, rng=rng)
     return SupportCalibration(
-        frame=_bars(truth, scores, test.bar, fitted),
+        table=_bars(truth, scores, test.bar, fitted),
         scores=scores,
         calibrated=fitted,
         test=test,

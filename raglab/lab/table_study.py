@@ -77,6 +77,10 @@ class TableStudy:
     study: Any
     settings: Mapping[str, Any]
 
+    def frame(self) -> pd.DataFrame:
+        """The tuned bandit beside the others, a row each."""
+        return self.comparison.copy()
+
     def env(self) -> str:
         """Lines for a `.env` that put the settings to work online; weights, price and budget are not among them."""
         names = ("policy", "threshold", "exploration", "epsilon", "prior_strength", "floor")

@@ -454,7 +454,7 @@ def _best_costs(trials: pd.DataFrame) -> list[float]:
 def _log_files(result: TuneResult, folder: Path) -> None:
     result.trials.to_parquet(folder / "trials.parquet", index=False)
     result.pareto.to_parquet(folder / "pareto.parquet", index=False)
-    tables = {"plateaus": result.plateaus, "comparison": result.judged, "candidates": result.costs.reset_index()}
+    tables = {"flat_ranges": result.flat_ranges, "comparison": result.judged, "candidates": result.costs.reset_index()}
     for name, table in tables.items():
         write_text(csv_text(table), folder / f"{name}.csv")
     for name, policy in (("tuned", result.policy), ("defaults", result.default_policy)):

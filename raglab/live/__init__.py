@@ -1,1 +1,6 @@
 """Live (shore): a system that answers, asks back and learns."""
+
+from raglab.extension_points import public_names as _public_names
+
+__getattr__, __dir__ = _public_names(__name__, __file__)
+__all__ = list(__dir__())

@@ -436,7 +436,7 @@ def record_outcome(response: Response, system: System) -> None:
         )
 
 
-@takes(request_id="text", system="lab")
+@takes(request_id="text", system="system")
 def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT001 - feedback is up or down
     """Thumb up or down for an answer, whenever it comes; of several the last counts (rule S4.3).
 

@@ -25,7 +25,7 @@ from raglab.store.log_tables import check_id
 from raglab.text import NO_MATH, html_text
 
 
-@takes(system="lab or path")
+@takes(system="system or path")
 def ask(
     question: str,
     *,
@@ -96,7 +96,7 @@ def _with_on_error(system: System, on_error: OnError | None) -> System:
     return system if on_error is None else replace(system, on_error=check_on_error(on_error))
 
 
-@takes(system="lab or path")
+@takes(system="system or path")
 def reply(
     request_id: str,
     answer: str,
@@ -145,7 +145,7 @@ _WORDS = {
 _FRENCH = frozenset({"autre chose", "une autre page, par son numéro"})  # texts of the option `other`
 
 
-@takes(said="response", system="lab")
+@takes(said="response", system="system")
 def buttons(said: Response, *, system: System, then: Callable[[Response], object] | None = None) -> Any:  # noqa: ANN401 - a widget
     """A box with the question, a button each for yes, no and the other values, and a field for anything else.
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 COLUMNS = ("case_id", "status", "decided_by", "reason", "hits", "options", "margins", "warnings", "policy_id")
 
 
-@takes(policy="policy", frame="frame")
+@takes(frame="frame", policy="policy")
 def decide_frame(
-    policy: PolicyData,
     frame: pd.DataFrame,
+    policy: PolicyData,
     *,
     score: Score | None = UNSTATED,
     signals: Mapping[str, Mapping[str, str]] | None = None,

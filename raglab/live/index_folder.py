@@ -1,4 +1,4 @@
-"""Index folder (shore): what `build_index` writes and `System.open` reads, checked to the last field; swapped as a whole.
+"""Index folder (shore): what `build_index` writes and `System.open` reads, checked, and swapped as a whole.
 
 `index.json` is the one point at which an index changes: it names its corpus by content, so that whatever is stopped
 leaves the old index or the new one. Embeddings beside it are by content too, and made again where they are lost. An

@@ -154,7 +154,7 @@ def _search_update(depths: list[DepthHits]) -> dict[str, Any]:
     return {"depth_hits": depths, "depth": len(depths) - 1, "queries": [depth.query for depth in depths]}
 
 
-@takes(system="lab or path")
+@takes(system="system or path")
 def build_graph(
     system: System | str | Path,
     *,
@@ -206,15 +206,16 @@ def build_graph(
 
         further: Annotated[Any, UntrackedValue]
 
+    # All nodes see one version of the index: documents that are added later come with a graph that is built later.
+    snapshot = (system if isinstance(system, System) else System.open(system)).snapshot()
+
     def compressed(question: str, passages: Sequence[Chunk]) -> Compression:
         every = range(len(passages))
-        more: dict[str, Any] = {"count": count, "meaning": meaning, "pack": system.pack}
+        more: dict[str, Any] = {"count": count, "meaning": meaning, "pack": snapshot.pack}
         return compress(question, passages, budget=budget, keep=every, **more)
 
     compress("", (), budget=budget)  # a budget that is none stops here
-    # All nodes see one version of the index: documents that are added later come with a graph that is built later.
-    system = (system if isinstance(system, System) else System.open(system)).snapshot()
-    nodes = _Nodes(system, compressed)
+    nodes = _Nodes(snapshot, compressed)
     graph = StateGraph(Running, input_schema=GraphInput, output_schema=ShownState)
     for name in NODES:
         graph.add_node(name, getattr(nodes, name))
@@ -228,5 +229,5 @@ def build_graph(
         graph.add_edge(before, after)
     graph.add_conditional_edges("critic", lambda state: state["next"], ["refine_retrieve", "synthesizer"])
     # More steps than the deepest loop takes: the critic ends it, never a limit of langgraph's.
-    n_steps = len(NODES) * (system.policy.refine.max_depth + 2)
+    n_steps = len(NODES) * (snapshot.policy.refine.max_depth + 2)
     return graph.compile(name="raglab").with_config(recursion_limit=n_steps)

@@ -126,7 +126,7 @@ def audit_log(system: System) -> AuditLog:
     return system.audit
 
 
-@takes(request_id="text", log="log or path", system="lab")
+@takes(request_id="text", log="log or path", system="system")
 def explain(request_id: str, log: AuditLog | str | Path | None = None, *, system: System | None = None) -> Explanation:
     """How a request came to its answer, rebuilt from the audit log alone; see `audit.explanation.explain_request`.
 

@@ -295,10 +295,10 @@ def trace_from_frame(
     - `score`: by the argument `score`: `cosine` of query and passage; `l2`, squared distance of their unit vectors;
       `probability`, a reranker's, in [0, 1], which becomes `s_rerank`. Not stated, it must lie in [-1, 1] as a cosine
       does and is read as one, but a study and the cockpit then begin with an always-answer policy that gates it
-      (`raglab.lab.starting_policy`), not with thresholds made for one encoder's cosines: TF-IDF scores are far lower. `l2`
-      and `cosine` follow from one another where one is not given (rule S1.1). Without both the gates l2, density, gap
-      and similarity are off for this trace, and without s_rerank and s_hybrid beside, confidence too; a warning says
-      so, and the gates on `signals` decide.
+      (`raglab.lab.starting_policy`), not with thresholds made for one encoder's cosines: TF-IDF scores are far lower.
+      `l2` and `cosine` follow from one another where one is not given (rule S1.1). Without both the gates l2, density,
+      gap and similarity are off for this trace, and without s_rerank and s_hybrid beside, confidence too; a warning
+      says so, and the gates on `signals` decide.
     - `label` (or `expect_status`): ok, refuse or ambiguous. Without the column the cases are decided and count in no
       rate.
     - `case_id`: of the question; without it each distinct query is a case: q1, q2, …

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from raglab.live.system import System
 
 
-@takes(request_id="text", system="lab")
+@takes(request_id="text", system="system")
 def clarified_trace(request_id: str, system: System) -> Trace:
     """Trace of the one case that a clarified request became, with the answer that was given.
 
     Its query is the whole question under the accepted scope, its hits are those of the documents or pages that the
-    scope leaves. `raglab.decide` under the lab's policy decides it as it was decided live; any other policy of the same
-    structure may be replayed over it.
+    scope leaves. `raglab.decide` under the system's policy decides it as it was decided live; any other policy of the
+    same structure may be replayed over it.
 
     Args:
       request_id: of a request that a reply, a learned default or its own scope completed, and that was retrieved; one
         whose field was read from its page has no hits.
 
     Raises:
-      ValueError: the system keeps no log or clarifies nothing, the log has no such request or no hits of it, its text is
-        not kept, or it was asked of another index.
+      ValueError: the system keeps no log or clarifies nothing, the log has no such request or no hits of it, its text
+        is not kept, or it was asked of another index.
 
     Source: rule S5.10.
     """

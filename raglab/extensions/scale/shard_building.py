@@ -78,10 +78,10 @@ def build_shards(
     Killed and started again, the work goes on at the shard, and the batch in it, where it stopped; the models are
     loaded where a shard lacks. A folder of just these shards is opened instead of built.
 
-    Inside `raglab.lab.parallel_workers` shards are built by the workers, to the same bytes for any kind and number: threads share
-    the models and the index; each process loads them once, reads corpus, cases and embeddings from files, and sends
-    rows of the manifest back. The embeddings are computed once, by this process. A shard of a killed worker is built
-    again from its finished batches.
+    Inside `raglab.lab.parallel_workers` shards are built by the workers, to the same bytes for any kind and number:
+    threads share the models and the index; each process loads them once, reads corpus, cases and embeddings from
+    files, and sends rows of the manifest back. The embeddings are computed once, by this process. A shard of a killed
+    worker is built again from its finished batches.
 
     Args:
       out: folder of the shards; a trace that stands there is replaced once all of them are written.

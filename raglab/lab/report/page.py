@@ -133,7 +133,7 @@ class Material(NamedTuple):
     judged: ReportData
     notes: tuple[str, ...]
     trials: pd.DataFrame | None
-    plateaus: pd.DataFrame | None
+    flat_ranges: pd.DataFrame | None
     study: StudyOutcome | None
     costs: metrics.Costs | None
     min_coverage: float | None = None
@@ -175,7 +175,7 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title
     "What decided": lambda on: parts.stages_section(on.judged),
     "Confidence by label": lambda on: parts.histogram_section(on.judged),
     "Decision boundary": lambda on: parts.boundary_section(on.judged),
-    "Plateaus and trials": lambda on: parts.search_section(on.plateaus, on.trials, on.judged.targets),
+    "Flat ranges and trials": lambda on: parts.search_section(on.flat_ranges, on.trials, on.judged.targets),
     "What changed": lambda on: parts.flips_section(on.judged),
     "Ranking of the expected sources": lambda on: parts.ranking_section(on.judged.trace),
 }
@@ -213,16 +213,16 @@ def _sections(material: Material) -> list[ReportSection]:
     return sections
 
 
-@takes(path="path", trace="trace", policies="named policies")
+@takes(trace="trace", policies="named policies", out="path")
 def write_report(
-    path: str | Path,
     trace: TraceView,
     policies: Mapping[str, Policy],
     *,
+    out: str | Path,
     arm: str | None = None,
     tuned: str = TUNED,
     incumbent: str = "defaults",
-    plateaus: pd.DataFrame | None = None,
+    flat_ranges: pd.DataFrame | None = None,
     trials: pd.DataFrame | None = None,
     notes: Sequence[str] = (),
     split: str = "report",
@@ -248,7 +248,7 @@ def write_report(
       policies: name -> policy. tuned, incumbent: the names of the two that are compared; a page without the tuned one
         is about the incumbent alone.
       arm: which of the trace's arms; the first where not given.
-      plateaus: how far each threshold may move at no cost, shown as it is.
+      flat_ranges: how far each threshold may move at no cost, shown as it is.
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
       notes: paragraphs for the reader. split: what the cases should all be of; the page warns where they are not.
       study: what a study says of the policies; its first note says what was selected.
@@ -276,10 +276,10 @@ def write_report(
     in_sample = tuple(name for name, row in learned.items() if row.k) if study is None else study.in_sample
     judged = judged._replace(targets=goal.targets, in_sample=in_sample, learned=learned)
     _check_trials(trials)
-    page = Path(path)
+    page = Path(out)
     unmeasured = unmeasured_note(trace, judged.policies[judged.subject])
     shown = (*notes, *(note for note in unmeasured if note not in notes))
-    material_fields = (shown, trials, plateaus, study, costs, min_coverage, max_over_ask, trace_id, cockpit)
+    material_fields = (shown, trials, flat_ranges, study, costs, min_coverage, max_over_ask, trace_id, cockpit)
     sections = _sections(Material(judged, *material_fields))
     # Figures stand in the page itself and beside it as files, for whoever writes a paper.
     folder = page.with_name(f"{page.stem}_figures")

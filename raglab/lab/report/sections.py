@@ -347,13 +347,13 @@ def _probability_blocks(judged: ReportData) -> list[Block]:
 
 
 def search_section(
-    plateaus: pd.DataFrame | None, trials: pd.DataFrame | None, targets: Mapping[str, float]
+    flat_ranges: pd.DataFrame | None, trials: pd.DataFrame | None, targets: Mapping[str, float]
 ) -> list[Block]:
-    """Plateaus and the Pareto scatter of the trials, where given."""
+    """FlatRanges and the Pareto scatter of the trials, where given."""
     blocks: list[Block] = []
-    if plateaus is not None:
+    if flat_ranges is not None:
         blocks.append(
-            frame_table("How far each threshold may move, alone, at no cost on the cases it was tuned on.", plateaus)
+            frame_table("How far each threshold may move, alone, at no cost on the cases it was tuned on.", flat_ranges)
         )
     if trials is not None:
         refusal, wrong = (trials[name].to_numpy(dtype=np.float64) for name in PLANE)
@@ -515,7 +515,7 @@ def worth_section(judged: ReportData) -> list[Block]:
         return [Text(f"Signals are not judged: {lacks}, without any gate (rule S6.3).", warning=True)]
     # Costs take hundreds of fits, which a page does not wait for: no repeats.
     audit = audit_signals(judged.trace, policy, arm=judged.arm, repeats=0)
-    measured = audit.frame[audit.frame["note"] != EVERYWHERE].copy()
+    measured = audit.table[audit.table["note"] != EVERYWHERE].copy()
     # What is the same in every case ranks nothing: an area of 0.5 with an interval would say that it was measured.
     measured.loc[measured["note"] == CONSTANT, ["auroc_right", "auroc_ambiguous"]] = np.nan
     if not len(measured):
@@ -537,7 +537,7 @@ def worth_section(judged: ReportData) -> list[Block]:
         "it; what each saves beside all others, cross-validated, is for raglab.audit_signals to say."
     )
     # A signal that no case has would be a row of gaps.
-    gone = audit.frame.loc[audit.frame["note"] == EVERYWHERE, "signal"].tolist()
+    gone = audit.table.loc[audit.table["note"] == EVERYWHERE, "signal"].tolist()
     caption += f" Measured in no case: {', '.join(gone)}." if gone else ""
     return [column_table(caption, columns)]
 

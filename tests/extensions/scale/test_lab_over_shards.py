@@ -208,7 +208,7 @@ def test_weights_of_a_fusion(seed: int, size: int) -> None:
     drawn = replace(stored(random_trace(seed, n_cases=7, arms=2, width=9)), arms=("bm25", "dense"))
     cases = [case._replace(split="tune" if row < 4 else "report") for row, case in enumerate(drawn.cases)]
     for whole in (drawn, graded(drawn), replace(graded(drawn), cases=tuple(cases))):
-        one, two = (fusion_weights(here, (0.5, 1.0, 2.0)) for here in (whole, in_parts(whole, size)))
+        one, two = (fusion_weights(here, weights=(0.5, 1.0, 2.0)) for here in (whole, in_parts(whole, size)))
         assert two.dense_weight == one.dense_weight
         same(two.table, one.table)
     with pytest.raises(ValueError, match="trace must hold the arms bm25 and dense"):
@@ -244,17 +244,17 @@ class TestSignals:
         whole = whole.with_signal("own", rng.random(N), higher="surer", unit="probability")
         parts = Split(in_parts(whole, size).traces)
         one, two = (audit_signals(here, Policy.load(), repeats=1, folds=3) for here in (whole, parts))
-        same(two.frame, one.frame)
+        same(two.table, one.table)
         same(two.correlations, one.correlations)
         assert (two.notes, two.cost, two.split, two.cases) == (one.notes, one.cost, "tune", N - 9)
-        assert two.frame["ms"].notna().any()
+        assert two.table["ms"].notna().any()
 
     def test_audit_without_hits_or_a_split(self, size: int) -> None:
         """Nothing measured anywhere; labels of three kinds."""
         trace = stored(random_trace(1, n_cases=30))
         for whole in (trace, without_hits(trace)):
             one, two = (audit_signals(here, repeats=0) for here in (whole, in_parts(whole, size)))
-            same(two.frame, one.frame)
+            same(two.table, one.table)
             assert two.notes == one.notes
 
     def test_a_fitted_decision(self, size: int, tmp_path: Path) -> None:

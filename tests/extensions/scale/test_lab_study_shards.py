@@ -179,7 +179,7 @@ def equal_results(one: TuneResult, two: TuneResult) -> None:
     """Check that two studies came to the same, to the bit, but for the name of the trace."""
     assert (one.selected, one.incumbent, one.policy.policy_id) == (two.selected, two.incumbent, two.policy.policy_id)
     assert one.held_out_estimate == two.held_out_estimate
-    for name in ("costs", "trials", "pareto", "plateaus", "judged"):
+    for name in ("costs", "trials", "pareto", "flat_ranges", "judged"):
         pd.testing.assert_frame_equal(getattr(one, name), getattr(two, name), check_exact=True)
     assert {name: policy.policy_id for name, policy in one.policies.items()} == {
         name: policy.policy_id for name, policy in two.policies.items()

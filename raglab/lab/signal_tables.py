@@ -1,0 +1,47 @@
+"""Signals of cases as a table (shore): what a classifier of scikit-learn is fitted on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raglab.expected_cost import CLASSES
+from raglab.lab.decision_fitting import fitted_cases, join_decision_cases
+from raglab.misuse import takes
+from raglab.replay import cases_by_shard, each_shard
+from raglab.store.policies import Policy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.decision.trace_view import TraceView
+
+RIGHT_DECISION = {"right": "ok", "miss": "refuse", "refuse": "refuse", "ambiguous": "ambiguous"}
+
+
+@takes(trace="trace", policy="policy")
+def signal_table(trace: TraceView, policy: Policy | None = None, *, arm: str | None = None) -> pd.DataFrame:
+    """Every signal of every case, and the decision that is right for the hits that the case has.
+
+    Args:
+      trace: labelled, in memory or of shards (`Trace.open`), one of which is in memory at a time.
+      policy: says which hits are chosen; the default policy where None.
+      arm: of the trace; the first where None.
+
+    Returns:
+      A row a case, indexed by `case_id`: a column a signal, built-in or the trace's own, NaN where it is missing; and
+      `right_decision`: `ok` where the answer would be right, `ambiguous` where the label is, else `refuse`.
+
+    Source: rule S2.17.
+
+    Example: with `table = signal_table(trace)`, `PolicyClassifier().fit(table[names], table["right_decision"])`.
+    """
+    import pandas as pd
+
+    chain = (Policy.load() if policy is None else policy).replace("decision.rule", "chain")
+    cases = join_decision_cases(list(each_shard(fitted_cases, trace, chain, arm, what="measure")))
+    decisions = np.array([RIGHT_DECISION[name] for name in CLASSES])[cases.classes]
+    signals = dict(zip(cases.known.names, cases.signals, strict=True))
+    index = pd.Index([case.id for part in cases_by_shard(trace) for case in part], name="case_id")
+    return pd.DataFrame(signals | {"right_decision": decisions}, index=index)

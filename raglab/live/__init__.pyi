@@ -1,0 +1,16 @@
+from raglab.answering.compression import compress as compress
+from raglab.answering.generation import ModelGenerator as ModelGenerator
+from raglab.answering.prompts import Prompt as Prompt
+from raglab.extensions.clarification.clarified_traces import clarified_trace as clarified_trace
+from raglab.extensions.clarification.field_reading import read_contents as read_contents
+from raglab.extensions.clarification.field_reading import read_field as read_field
+from raglab.live.clarifier import FieldValue as FieldValue
+from raglab.live.clarifier import GapReading as GapReading
+from raglab.live.clarifier import ParsedQuestion as ParsedQuestion
+from raglab.live.clarifier import QuestionGap as QuestionGap
+from raglab.live.clarifier import Reply as Reply
+from raglab.live.clarifier import ReplyRequest as ReplyRequest
+from raglab.live.clarifier import Slot as Slot
+from raglab.live.langgraph_chain import build_graph as build_graph
+from raglab.live.online_bandit import Online as Online
+from raglab.live.response import Response as Response

@@ -1,0 +1,162 @@
+"""Public names: which there are, what they take, and where a reader sees them used."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+import raglab.displays
+import raglab.io
+import raglab.lab
+import raglab.live
+from raglab.extension_points import installed, listed_names
+
+ROOT = Path(__file__).resolve().parents[1]
+SNAPSHOT = ROOT / "tests" / "data" / "public_api.txt"
+DOORS = (raglab, raglab.displays, raglab.io, raglab.lab, raglab.live)
+BY_KEYWORD = ("arm", "seed", "path", "weights", "targets", "costs", "level", "out")
+MOST = 70
+
+
+def public(door: ModuleType) -> dict[str, Any]:
+    """Objects of a door by their public names."""
+    return {name: getattr(door, name) for name in door.__all__ if name != "__version__"}
+
+
+def signature(value: Any) -> str:
+    """Names of arguments with their kinds: `(trace, policy, *, arm=, seed=)`; "" of what is not called."""
+    if isinstance(value, ModuleType):
+        return " module"
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except ValueError:
+        return ""
+    parts: list[str] = []
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in [part[:1] for part in parts]:
+            parts.append("*")
+        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        parts.append(f"{stars}{parameter.name}{'' if parameter.default is parameter.empty else '='}")
+    return f"({', '.join(parts)})"
+
+
+def snapshot() -> str:
+    """A line a public name."""
+    rooms = {name for door in DOORS for name, at in listed_names(stub(door)).items() if at.room is not None}
+    assert len(rooms) > 5
+    return "".join(
+        f"{door.__name__}.{name}{signature(value)}\n" for door in DOORS for name, value in public(door).items()
+    )
+
+
+def stub(door: ModuleType) -> str:
+    """The file that lists its names."""
+    return Path(str(door.__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
+
+
+def test_names_and_arguments_are_those_of_the_snapshot() -> None:
+    """A change of a public name or argument is made on purpose: RAGLAB_SNAPSHOT=1 writes the file."""
+    if os.environ.get("RAGLAB_SNAPSHOT"):
+        SNAPSHOT.write_text(snapshot(), encoding="utf-8")
+    lines = SNAPSHOT.read_text(encoding="utf-8").splitlines()
+    places = {f"{door.__name__}.{name}": at for door in DOORS for name, at in listed_names(stub(door)).items()}
+    expected = [line for line in lines if places[re.split(r"[ (]", line)[0]].room in {None, *installed()}]
+    assert snapshot().splitlines() == expected
+
+
+def test_there_are_at_most_seventy() -> None:
+    """At the top; modules count."""
+    assert len(listed_names(stub(raglab))) <= MOST
+
+
+def test_each_survives_the_import_of_every_module() -> None:
+    """No module hides a function of its name."""
+    before = {door.__name__: public(door) for door in DOORS}
+    for module in pkgutil.walk_packages(raglab.__path__, "raglab."):
+        if not re.search(r"\.(__main__|langgraph_chain|.*_worker)$", module.name):
+            importlib.import_module(module.name)
+    for door in DOORS:
+        for name, value in before[door.__name__].items():
+            assert getattr(door, name) is value, f"{door.__name__}.{name}"
+
+
+FUNCTIONS = [
+    (f"{door.__name__}.{name}", value)
+    for door in DOORS
+    for name, value in public(door).items()
+    if inspect.isfunction(value)
+]
+PLACES = {"raglab.io.save_cases": {"path"}, "raglab.io.save_corpus": {"path"}, "raglab.io.build_shards": {"out"}}
+
+
+@pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
+def test_trace_and_policy_come_first(name: str, function: Any) -> None:
+    """In this order; what is common to many functions is given by name alone, but where a saver writes."""
+    parameters = inspect.signature(function).parameters.values()
+    positional = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+    order = [argument for argument in positional if argument in {"trace", "frame", "policy", "policies"}]
+    assert positional[: len(order)] == order
+    assert order in (
+        [],
+        ["trace"],
+        ["frame"],
+        ["policy"],
+        ["trace", "policy"],
+        ["trace", "policies"],
+        ["frame", "policy"],
+    )
+    assert {*positional[1:]} & {*BY_KEYWORD} == PLACES.get(name, set())
+
+
+def shown() -> str:
+    """README, guides and the cells of all notebooks."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        texts += ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+    return "\n".join(texts)
+
+
+def test_each_is_shown() -> None:
+    """In a notebook, a guide or the README."""
+    text = shown()
+    missing = [
+        f"{door.__name__}.{name}" for door in DOORS for name in public(door) if not re.search(rf"\b{name}\b", text)
+    ]
+    assert missing == []
+
+
+def test_the_blocks_of_the_guide_run(tmp_path: Path) -> None:
+    """In order, over hits of two embedders."""
+    rng = np.random.default_rng(7)
+    traces = {}
+    for name, scale in (("frame", 1.0), ("other", 0.6)):
+        good = rng.random(60) < 0.5
+        score = scale * (0.4 + 0.3 * good + 0.2 * rng.random(60)).round(3)
+        rows = {"query": [f"question {number}?" for number in range(60)], "hit_id": "a", "source": "home.md"}
+        labels = {"label": np.where(good, "ok", "refuse"), "expect_sources": np.where(good, "home.md", "")}
+        traces[name] = pd.DataFrame(rows | {"score": score} | labels)
+        rng = np.random.default_rng(7)
+    other = raglab.trace_from_frame(traces["other"], score="cosine", name="other")
+    names = {"folder": tmp_path, "frame": traces["frame"], "other_trace": other}
+    guide = ROOT / "docs" / "public_names.md"
+    for block in re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), flags=re.DOTALL):
+        exec(compile(block, guide.name, "exec"), names)  # noqa: S102 - the project's own page
+    assert names["moved"].frame()["passes_from"].tolist() == names["moved"].frame()["passes_to"].tolist()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_each_has_a_docstring(door: ModuleType) -> None:
+    """Of its own."""
+    assert [name for name, value in public(door).items() if not inspect.getdoc(value)] == []
