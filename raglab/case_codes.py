@@ -33,7 +33,13 @@ BLOCK = 65_536  # decisions of a part that are made at once
 
 
 def vectorised_codes(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDArray[np.int64]:
-    """Cases by code of `outcome_codes`, [P, codes], of many policies."""
+    """Cases by code of `outcome_codes`, [P, codes], of many policies.
+
+    Args:
+      evidence: measurements of the cases.
+      thresholds: of the policies, [P, 1].
+      n_policies: P.
+    """
     width = codes_wide(evidence)
     counts = np.zeros((n_policies, width), dtype=np.int64)
     check_own_gates(evidence, thresholds)
@@ -56,7 +62,12 @@ def spans(n: int, size: int) -> Iterator[slice]:
 
 
 def case_rows(evidence: Any, rows: Any) -> Any:  # noqa: ANN401 - evidence or a part of it, a slice or positions
-    """Measurements of some cases."""
+    """Measurements of some cases.
+
+    Args:
+      evidence: measurements, or a part of them, [..., Q].
+      rows: a slice, or positions of cases.
+    """
 
     def part(field: Any) -> Any:  # noqa: ANN401 - an array, a tuple of arrays, or a number
         if isinstance(field, tuple):
@@ -82,12 +93,22 @@ def policy_slice(thresholds: Any, rows: slice) -> Any:  # noqa: ANN401 - thresho
 
 
 def policy_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int64]:
-    """Cells of policies of one structure, [P, 18], over cases that are measured already."""
+    """Cells of policies of one structure, [P, 18], over cases that are measured already.
+
+    Args:
+      evidence: measurements of the cases.
+      policies: of one structure.
+    """
     return count_codes(vectorised_codes(evidence, policy_thresholds(policies), len(policies))).cells
 
 
 def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int8]:
-    """Cell of every case under policies of one structure, [P, Q], over cases that are measured already."""
+    """Cell of every case under policies of one structure, [P, Q], over cases that are measured already.
+
+    Args:
+      evidence: measurements of the cases.
+      policies: of one structure.
+    """
     cells = np.empty((len(policies), len(evidence.label)), dtype=np.int8)
     thresholds = policy_thresholds(policies)
     check_own_gates(evidence, thresholds)
@@ -100,7 +121,12 @@ def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np
 
 
 def evidence_with_model(evidence: Evidence, policy: PolicyData) -> Evidence:
-    """Evidence with the probabilities of the policy's model, whichever hits that was fitted on."""
+    """Evidence with the probabilities of the policy's model, even where that was fitted on other hits.
+
+    Args:
+      evidence: measurements of the cases.
+      policy: the policy whose decision model is applied; without one the evidence stays as it is.
+    """
     model = policy.structure.decision
     if model is None:
         return evidence

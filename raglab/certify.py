@@ -30,7 +30,12 @@ _MOST_CASES = 2.0**53  # that a float counts one by one; a smaller risk asks for
 
 
 def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
-    """Answered cases that certify a risk of alpha at confidence 1 − delta when so many of them are wrong.
+    """Answered cases that certify a risk of alpha at confidence 1 − delta when `errors` of them are wrong.
+
+    Args:
+      alpha: highest risk, in (0, 1).
+      delta: error of the certificate, in (0, 0.5).
+      errors: wrong cases among them, at least 0.
 
     Raises:
       ValueError: alpha outside (0, 1), delta outside (0, 0.5), or errors below 0.
@@ -59,6 +64,11 @@ def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
 def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
     """p-value that a mean loss exceeds alpha, for losses in [0, 1] that sum to `total` over n cases; 1 where n is 0.
 
+    Args:
+      total: sum of the losses, each in [0, 1].
+      n: number of cases.
+      alpha: highest mean loss.
+
     Source: Bates, Angelopoulos, Lei, Malik, Jordan 2021, the smaller of Hoeffding's and Bentkus' bounds.
     """
     total = float_array(total, "total")
@@ -78,6 +88,10 @@ def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
 
     The order must not depend on the labels that are tested.
 
+    Args:
+      p: p-values in the order of testing, [N].
+      delta: level of each test.
+
     Example:
       >>> fixed_sequence(np.array([0.01, 0.09, 0.5, 0.01]), 0.1)
       array([ True,  True, False, False])
@@ -88,6 +102,10 @@ def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
 
 def holm(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
     """Hypotheses that are rejected at family-wise error delta, in any order, [N].
+
+    Args:
+      p: p-values, [N].
+      delta: family-wise error.
 
     Source: Holm 1979.
 
@@ -101,6 +119,9 @@ def holm(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
 
 def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
     """Holm's adjusted p-values, [N]: the smallest delta at which each would be rejected. NaN was not tested and stays.
+
+    Args:
+      p: p-values, [N]; NaN where not tested.
 
     Source: Holm 1979.
 
@@ -121,7 +142,9 @@ def joint_p(k: Ints, n: Ints, alphas: ArrayLike) -> NDArray[np.float64]:
     """p-value that any of several targets is broken, [...]: the largest of theirs, no correction is needed.
 
     Args:
-      k, n: counts, [..., T]. alphas: targets, [T].
+      k: errors of each target, [..., T].
+      n: answered cases of each target, [..., T].
+      alphas: targets, [T].
 
     Source: intersection–union test, Berger 1982.
     """
@@ -132,7 +155,8 @@ def pareto_order(p: NDArray[np.float64], gain: NDArray[np.float64]) -> NDArray[n
     """Candidates that no other beats in both p-value and gain, from the safest to the one that gains most, [M].
 
     Args:
-      p: p-value of each candidate on a pilot split, [N]. gain: what is wanted of it there, higher is better, [N].
+      p: p-value of each candidate on a pilot split, [N].
+      gain: gain of each candidate there, higher is better, [N].
 
     Source: Pareto testing, Laufer-Goldshtein, Fisch, Barzilay, Jaakkola 2023.
 
@@ -146,10 +170,15 @@ def pareto_order(p: NDArray[np.float64], gain: NDArray[np.float64]) -> NDArray[n
 
 
 class DataNeed(NamedTuple):
-    """What a target needs, and what there is.
+    """Cases that a target needs, and cases there are.
 
-    needed: answered cases with 0, 1 and 2 errors that certify it. answered, wrong: what there is. best: lowest target
-    that these certify; NaN without an answer.
+    Attributes:
+      alpha: the target.
+      delta: error of the certificate.
+      needed: answered cases with 0, 1 and 2 errors that certify it.
+      answered: answered cases there are.
+      wrong: wrong ones among them.
+      best: lowest target that these certify; NaN without an answer.
     """
 
     alpha: float
@@ -162,6 +191,12 @@ class DataNeed(NamedTuple):
 
 def data_need(alpha: float, answered: int, wrong: int, delta: float = 0.1) -> DataNeed:
     """The data-need line of a target.
+
+    Args:
+      alpha: highest risk, in (0, 1).
+      answered: answered cases there are.
+      wrong: wrong ones among them.
+      delta: error of the certificate, in (0, 0.5).
 
     Example:
       >>> data_need(0.01, 100, 0).needed, round(data_need(0.01, 100, 0).best, 4)
@@ -179,12 +214,15 @@ def certification_chance(
 ) -> NDArray[np.float64]:
     """Probability that `size` new answered cases certify a risk of alpha, after k of n were wrong, [...].
 
-    The rate is that of the cases seen, as far as they tell it (a uniform prior); 0 where nothing is answered. Of the
-    best of several candidates it flatters.
+    The rate is estimated from the cases seen (a uniform prior); 0 where nothing is answered. It flatters the best of
+    several candidates.
 
     Args:
-      k, n: errors and answered cases elsewhere, such as on a pilot split, [...]. size: answered cases to come, [...];
-        rounded to a whole number.
+      k: errors among answered cases elsewhere, such as on a pilot split, [...].
+      n: answered cases there, [...].
+      size: number of new answered cases, [...]; rounded to a whole number.
+      alpha: highest risk, in (0, 1).
+      delta: error of the certificate, in (0, 0.5).
 
     Raises:
       ValueError: alpha outside (0, 1) or delta outside (0, 0.5).
@@ -219,7 +257,8 @@ def gate_counts(
 
     Args:
       scores: one array a gate, [Q]; a gate passes where its score is at least its threshold, NaN never.
-      thresholds: ascending, one array a gate. groups: number of each case's group, from 0, [Q].
+      thresholds: ascending, one array a gate.
+      groups: number of each case's group, from 0, [Q].
 
     Raises:
       ValueError: thresholds that do not ascend, or a group below 0.
@@ -245,7 +284,12 @@ def gate_counts(
 
 
 def check_levels(alpha: float, delta: float) -> None:
-    """Refuse an alpha or a delta that means nothing."""
+    """Refuse an alpha or a delta outside its range.
+
+    Args:
+      alpha: highest risk, in (0, 1).
+      delta: error of the certificate, in (0, 0.5).
+    """
     if not 0.0 < alpha < 1.0:
         msg = f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, 0.1 for 10 %."
         raise ValueError(msg)
@@ -259,7 +303,15 @@ START = 2  # how many times the cases needed without an error must be answered a
 
 
 class Promise(NamedTuple):
-    """A target, and what was seen of it at the chosen candidate: loss k of n, exact upper bound at 1 − delta."""
+    """A target, and its loss at the chosen candidate: k of n, with the exact upper bound at 1 − delta.
+
+    Attributes:
+      name: of the rate.
+      alpha: highest value of the rate.
+      k: sum of the losses; of a 0/1 loss a count.
+      n: cases of the rate's denominator.
+      bound: upper bound of the rate at confidence 1 − delta.
+    """
 
     name: str
     alpha: float
@@ -270,20 +322,30 @@ class Promise(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
-    """Outcome of a certification; `chosen` None where nothing could be certified, and `reason` says why.
+    """Outcome of a certification; where nothing could be certified, `chosen` is None and `reason` explains it.
 
-    chosen: threshold, or policy_id. certified: all that passed, in the order tested; any of them keeps the promise.
-    coverage: share answered at the chosen one, 0 without one. promises: one a target, at the chosen one or, without
-    one, at the first that was tested (of Holm's, the likeliest). binding: the target that stopped the
-    sequence or, where nothing did, whose bound is nearest to its alpha. delta: error spent, whatever the number
-    of targets and candidates. tested, candidates: how many were tested of how many there were.
-    cases, pilot: how many were certified on, and how many the order was learned on. cases_hash, pilot_hash:
-    fingerprints of these two sets of cases, None without one.
-    looks: certifications made on these cases so far, this one included. spent: sum of their deltas. looks_recorded:
-    whether a file remembers them; else `looks` counts those that are known of.
-    over_ask: share of the unambiguous that the chosen one asks back, 0 without one; a gate by itself never asks.
-    free: policies without a threshold that keep every target too: always-answer, always-refuse, always-ask.
-    basis: on which the cases are judged, `sources` or `text` (rule S6.3); None where the caller judged them.
+    Attributes:
+      chosen: threshold, or policy_id.
+      certified: all candidates that passed, in the order tested; any of them keeps the promise.
+      coverage: share answered at the chosen one, 0 without one.
+      promises: one a target, at the chosen candidate or, without one, at the first that was tested (of Holm's, the
+        likeliest).
+      binding: the target that stopped the sequence or, where nothing did, whose bound is nearest to its alpha.
+      delta: error spent, independent of the number of targets and candidates.
+      method: of the test.
+      tested: number of candidates that were tested.
+      candidates: number of candidates there were.
+      cases: number of cases that were certified on.
+      reason: the promise in words, or the reason why nothing could be certified.
+      pilot: number of cases that the order was learned on.
+      cases_hash: fingerprint of the cases certified on, None without one.
+      looks: certifications made on these cases so far, this one included.
+      spent: sum of their deltas.
+      over_ask: share of the unambiguous that the chosen one asks back, 0 without one; a gate by itself never asks.
+      free: policies without a threshold that keep every target too: always-answer, always-refuse, always-ask.
+      basis: on which the cases are judged, `sources` or `text` (rule S6.3); None where the caller judged them.
+      pilot_hash: fingerprint of the pilot cases, None without one.
+      looks_recorded: whether a file records them; else `looks` counts those that are known.
     """
 
     chosen: float | str | None
@@ -418,12 +480,15 @@ def certify(
     Args:
       scores: higher is surer, [Q]; NaN is never answered.
       correct: right if it is answered, [Q]: bool, or a grade in [0, 1] whose complement is the loss.
-      start: score to begin at, learned elsewhere, such as on a pilot split; where not given, the highest level with
-        at least twice the cases needed without an error, or the lowest one where there are fewer. Holm has none.
+      alpha: highest risk, in (0, 1).
+      delta: error of the certificate, in (0, 0.5).
+      method: `fixed_sequence` or `holm`.
+      start: score to begin at, learned elsewhere, such as on a pilot split; where not given, the highest level with at
+        least twice the cases needed without an error, or the lowest one where there are fewer. Holm has none.
 
     Raises:
-      ValueError: alpha outside (0, 1), delta outside (0, 0.5), lengths that differ, no cases, NaN in `correct`, a
-        start that is NaN or given to Holm.
+      ValueError: alpha outside (0, 1), delta outside (0, 0.5), lengths that differ, no cases, NaN in `correct`, a start
+        that is NaN or given to Holm.
 
     Source: Clopper and Pearson 1934; Angelopoulos, Bates, Candès, Jordan, Lei 2021 (Learn then test).
 
@@ -486,6 +551,11 @@ def graded_bound(total: float, n: int, delta: float) -> float:
     """Upper bound at confidence 1 − delta of the mean of losses in [0, 1] that sum to `total` over n cases.
 
     It is the highest mean that `hoeffding_bentkus` does not reject; NaN where n is 0.
+
+    Args:
+      total: sum of the losses, each in [0, 1].
+      n: number of cases.
+      delta: error of the bound.
     """
     from scipy.optimize import brentq
 

@@ -23,10 +23,14 @@ LIMIT = 4.0  # standard deviations beyond which a signal counts no more
 
 
 class SignalPart(NamedTuple):
-    """What a signal adds to the logit of every class.
+    """Part of a signal in the logit of every class.
 
-    center, scale: it counts as (value - center) / scale, at most `LIMIT` either way. missing: value taken where it has
-    none. weights: by class, as `CLASSES`.
+    Attributes:
+      signal: its name.
+      center: value that counts as 0.
+      scale: the signal counts as (value - center) / scale, at most `LIMIT` either way.
+      missing: value used where the signal has none.
+      weights: by class, as `CLASSES`.
     """
 
     signal: str
@@ -39,8 +43,11 @@ class SignalPart(NamedTuple):
 class DecisionModel(NamedTuple):
     """Multinomial logistic over signals.
 
-    bias: by class. asked_right: chance that the options of a case to be asked hold what it expects. structure: hash of
-    the hits it was fitted on, see `structure_hash`.
+    Attributes:
+      parts: one a signal.
+      bias: by class.
+      asked_right: chance that the options of a case to be asked hold what it expects.
+      structure: hash of the hits it was fitted on, see `structure_hash`.
     """
 
     parts: tuple[SignalPart, ...]
@@ -50,11 +57,21 @@ class DecisionModel(NamedTuple):
 
 
 class ActionCosts(NamedTuple):
-    """Cost of an action where a case is of a label, scalars or [P, 1]: answer_wrong, refused by label, and asking.
+    """Cost of an action where a case is of a label, scalars or [P, 1].
 
-    right: of an answer that is right. wrong_*: of an answer where the case is of that label. refused_*: likewise.
-    asked_*: likewise; of ambiguous cases asked_right where the options hold what is expected, asked_ambiguous else.
-    ratio: factor of the costs of wrong answers.
+    Attributes:
+      right: of an answer that is right.
+      wrong_ok: of a wrong answer to a case labelled ok.
+      wrong_refuse: of an answer to a case labelled refuse.
+      wrong_ambiguous: of an answer to a case labelled ambiguous.
+      refused_ok: of refusing a case labelled ok.
+      refused_refuse: of refusing a case labelled refuse.
+      refused_ambiguous: of refusing a case labelled ambiguous.
+      asked_ok: of asking back where the case is labelled ok.
+      asked_refuse: of asking back where the case is labelled refuse.
+      asked_right: of asking back about an ambiguous case whose options hold what is expected.
+      asked_ambiguous: of asking back about an ambiguous case whose options do not.
+      ratio: factor of the costs of wrong answers.
     """
 
     right: Floats
@@ -91,6 +108,7 @@ def action_costs(matrix: NDArray[np.float64], ratio: Floats = 1.0) -> ActionCost
     """Costs of the actions, of a cost matrix [..., 3, 5].
 
     Args:
+      matrix: costs by label and outcome, [..., 3, 5], see `metrics.cost_matrix`.
       ratio: factor of the costs of wrong answers, [...].
     """
 
@@ -104,10 +122,12 @@ def action_costs(matrix: NDArray[np.float64], ratio: Floats = 1.0) -> ActionCost
 def class_logits(
     signals: NDArray[np.float64], model: DecisionModel, names: Sequence[str] = NAMES
 ) -> NDArray[np.float64]:
-    """What each signal adds to the logit of each class, [signals of the model, 4, ...].
+    """Part of each signal in the logit of each class, [signals of the model, 4, ...].
 
     Args:
-      signals: by name, [S, ...]; NaN where missing. names: of the signals, [S].
+      signals: by name, [S, ...]; NaN where missing.
+      model: fitted.
+      names: of the signals, [S].
     """
     shape = signals.shape[1:]
     added = np.empty((len(model.parts), len(CLASSES), *shape))
@@ -126,7 +146,9 @@ def class_probabilities(
     """Probability of each class, [4, ...], by `CLASSES`.
 
     Args:
-      signals: by name, [S, ...]; NaN where missing. names: of the signals, [S].
+      signals: by name, [S, ...]; NaN where missing.
+      model: fitted.
+      names: of the signals, [S].
 
     Source: rule S2.17; multinomial logistic regression.
 
@@ -155,7 +177,9 @@ def expected_costs(
     """Expected cost of answering, refusing and asking back, [...] each.
 
     Args:
-      probability: of the classes, [4, ...]. asked_right: of the model, [...]. costs: broadcast against [...].
+      probability: of the classes, [4, ...].
+      asked_right: of the model, [...].
+      costs: broadcast against [...].
 
     Source: rule S2.17; Chow 1970 with a third action, Elkan 2001.
     """
@@ -174,7 +198,10 @@ def least_cost(answer_cost: Floats, refuse_cost: Floats, ask_cost: Floats, can_a
     """Status of the cheapest action, [...]; ties go to refuse, then to asking, and so does a cost that is NaN.
 
     Args:
-      answer_cost, refuse_cost, ask_cost: expected costs, [...]. can_ask: whether there are two options.
+      answer_cost: expected cost of answering, [...].
+      refuse_cost: expected cost of refusing, [...].
+      ask_cost: expected cost of asking back, [...].
+      can_ask: whether there are two options.
 
     Source: rule S2.17.
 

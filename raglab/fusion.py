@@ -22,7 +22,13 @@ DIGITS = 10  # of a probability: the exponential's last bits differ between mach
 
 
 class Part(NamedTuple):
-    """One signal's share of the logit: polyline through (x, y), x in the signal's unit; flat beyond its ends."""
+    """Share of one signal in the logit: polyline through (x, y), flat beyond its ends.
+
+    Attributes:
+      signal: its name.
+      x: knots, ascending, in the signal's unit.
+      y: logit at each knot.
+    """
 
     signal: str
     x: tuple[float, ...]
@@ -34,7 +40,12 @@ class Part(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Additive model of being right, in logits."""
+    """Additive model of being right, in logits.
+
+    Attributes:
+      bias: logit without any part.
+      parts: one a signal, which add.
+    """
 
     bias: float
     parts: tuple[Part, ...]
@@ -65,10 +76,12 @@ class Model(NamedTuple):
 def logit_contributions(
     signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS
 ) -> NDArray[np.float64]:
-    """What each part adds to the logit, [parts, ...]; a missing signal adds the least that it can.
+    """Contribution of each part to the logit, [parts, ...]; a missing signal adds the least that it can.
 
     Args:
-      signals: [S, ...]; higher is surer, NaN where missing. names: of the signals, [S].
+      signals: [S, ...]; higher is surer, NaN where missing.
+      model: fitted.
+      names: of the signals, [S].
 
     Example:
       >>> one = Model(0.0, (Part("gap", (0.0, 0.1), (-1.0, 1.0)),))
@@ -86,7 +99,13 @@ def logit_contributions(
 
 
 def logit(signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS) -> NDArray[np.float64]:
-    """Sum of the bias and the parts, [...]; NaN where none of the model's signals was measured."""
+    """Sum of the bias and the parts, [...]; NaN where none of the model's signals was measured.
+
+    Args:
+      signals: [S, ...]; higher is surer, NaN where missing.
+      model: fitted.
+      names: of the signals, [S].
+    """
     used = [names.index(part.signal) for part in model.parts]
     blind = np.isnan(signals[used]).all(axis=0)
     return np.where(blind, np.nan, model.bias + logit_contributions(signals, model, names).sum(axis=0))
@@ -95,7 +114,13 @@ def logit(signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIG
 def fused_probability(
     signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS
 ) -> NDArray[np.float64]:
-    """Probability that the case is right if it is answered, [...], to ten digits; NaN where nothing was measured."""
+    """Probability that the case is right if it is answered, [...], to ten digits; NaN where nothing was measured.
+
+    Args:
+      signals: [S, ...]; higher is surer, NaN where missing.
+      model: fitted.
+      names: of the signals, [S].
+    """
     return np.round(1.0 / (1.0 + np.exp(-logit(signals, model, names))), DIGITS)
 
 
@@ -125,7 +150,9 @@ def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Se
     signal never lowers the probability. A signal without weight has no part. The order of the rows does not matter.
 
     Args:
-      signals: [S, Q]. right: answered correctly if it were answered, [Q]. names: of the signals, [S].
+      signals: [S, Q].
+      right: answered correctly if it were answered, [Q].
+      names: of the signals, [S].
 
     Raises:
       ValueError: right and wrong cases are not both there, or no signal varies.
@@ -187,6 +214,11 @@ def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Se
 def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
     """Model whose logit is slope · logit + intercept: how a calibration of the logit is folded in.
 
+    Args:
+      model: fitted.
+      slope: factor of the logit, above 0.
+      intercept: added to the logit.
+
     Raises:
       ValueError: the slope is not positive.
     """
@@ -199,7 +231,11 @@ def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
 
 
 def signal_rows(signals: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Signals by name as rows in the order of `SIGNALS`, [S, ...]; one that is not there is missing everywhere."""
+    """Signals by name as rows in the order of `SIGNALS`, [S, ...]; one that is not there is missing everywhere.
+
+    Args:
+      signals: by name, [...] each; higher is surer, NaN where missing.
+    """
     signals = {name: float_array(values, name) for name, values in signals.items()}
     shape = np.broadcast_shapes(*(np.shape(values) for values in signals.values()))
     unknown = sorted(set(signals) - set(SIGNALS))

@@ -29,7 +29,13 @@ AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
 
 
 class Verdict(NamedTuple):
-    """What a gate says: whether it fires, which check is tightest, with what headroom; of many cases arrays [...]."""
+    """Verdict of a gate: whether it fires, and its tightest check; of many cases arrays [...].
+
+    Attributes:
+      fired: whether it fires, [...].
+      check: name of the tightest margin, [...].
+      margin: headroom of that check, [...]; below 0 or NaN where it fires.
+    """
 
     fired: Bools
     check: Any
@@ -37,25 +43,43 @@ class Verdict(NamedTuple):
 
 
 def headroom(value: Floats | Ints, threshold: Floats | Ints, on: Bools = True) -> Floats:
-    """How far a value lies above its threshold; +inf where the gate is off."""
+    """Distance of a value above its threshold; +inf where the gate is off.
+
+    Args:
+      value: measurement, [...].
+      threshold: in the unit of the value, [...].
+      on: whether the gate is on, [...].
+    """
     margin = np.subtract(measured_values(value), threshold)
     # the method of an array, since the function of the same name costs ten times as much on one switch
     return margin if np.asarray(on).all() else np.where(on, margin, np.inf)
 
 
 def meets_threshold(margin: Any) -> Any:  # noqa: ANN401 - bool or array
-    """Whether a margin is 0 or more, bool [...]; a missing one is not."""
+    """Whether a margin is 0 or more, bool [...]; a missing one is not.
+
+    Args:
+      margin: headroom, [...].
+    """
     return np.greater_equal(margin, 0.0)
 
 
 def fires(margins: Margins) -> Bools:
-    """Whether a gate fires, bool [...]. A missing measurement (NaN) fires it."""
+    """Whether a gate fires, bool [...]. A missing measurement (NaN) fires it.
+
+    Args:
+      margins: of the gate, one a check, [...] each.
+    """
     fired: Bools = np.logical_not(meets_threshold(reduce(np.minimum, margins)))
     return fired
 
 
 def explain(margins: Margins) -> Verdict:
-    """Verdict from a gate's margins: the tightest check and its headroom; a missing margin (NaN) is the tightest."""
+    """Verdict from a gate's margins: the tightest check and its headroom; a missing margin (NaN) is the tightest.
+
+    Args:
+      margins: of the gate, a named tuple with one field a check, [...] each.
+    """
     names: Any = margins._fields  # type: ignore[attr-defined]
     values = np.array(np.broadcast_arrays(*margins), dtype=np.float64)
     tightest = np.where(np.isnan(values), -np.inf, values).argmin(axis=0)
@@ -64,12 +88,22 @@ def explain(margins: Margins) -> Verdict:
 
 
 def thresholds_form(name: str, *keys: str) -> Any:  # noqa: ANN401 - a type that is made here
-    """Type of a gate's thresholds: its keys, see their rows in `GATES`, and `on`, which is true where not given."""
+    """Type of a gate's thresholds: its keys, see their rows in `GATES`, and `on`, which is true by default.
+
+    Args:
+      name: of the gate, for the name of the type.
+      *keys: of the thresholds.
+    """
     return namedtuple(f"{name}Thresholds", (*keys, "on"), defaults=(True,))  # noqa: PYI024 - by the row
 
 
 def margins_form(name: str, *stages: str) -> Any:  # noqa: ANN401 - a type that is made here
-    """Type of a gate's headroom: a margin a stage, in the unit of what it compares."""
+    """Type of a gate's headroom: one margin a stage, in the unit of what it compares.
+
+    Args:
+      name: of the gate, for the name of the type.
+      *stages: names of the margins.
+    """
     return namedtuple(f"{name}Margins", stages)  # noqa: PYI024 - by the row
 
 
@@ -102,9 +136,12 @@ IntentMargins = margins_form("Intent", "graph", "table", "complexity")
 
 
 class RefineThresholds(NamedTuple):
-    """max_depth: most refinements. epsilon: least change of the confidence that is worth another, in points.
+    """Thresholds of the refinement loop (rule S2.9).
 
-    on_refusal: whether a refusal before confidence counts as too little of it.
+    Attributes:
+      max_depth: most refinements.
+      epsilon: least change of the confidence that is worth another, in points.
+      on_refusal: whether a refusal before confidence counts as too little of it.
     """
 
     max_depth: Floats
@@ -113,7 +150,13 @@ class RefineThresholds(NamedTuple):
 
 
 class IntentThresholds(NamedTuple):
-    """min_graph, min_table: score at which an arm is available. min_complexity: at which a question is complex."""
+    """Thresholds of a question's intents (rule S4.1).
+
+    Attributes:
+      min_graph: score from which the arm `graph` is available.
+      min_table: score from which the arm `table` is available.
+      min_complexity: score from which a question is complex.
+    """
 
     min_graph: Floats
     min_table: Floats
@@ -124,7 +167,9 @@ def confidence_margins(confidence: Floats, explicit: Bools, thresholds: GateThre
     """Headroom of the retrieval confidence above tau.
 
     Args:
-      confidence: 0 to 100, [...]. explicit: whether the user named documents, [...].
+      confidence: 0 to 100, [...].
+      explicit: whether the user named documents, [...].
+      thresholds: `tau_default`, `tau_explicit` and `on`.
 
     Source: confidence heuristics, section 5 (rule S2.8).
 
@@ -139,6 +184,10 @@ def confidence_margins(confidence: Floats, explicit: Bools, thresholds: GateThre
 def fused_margins(probability: Floats, thresholds: GateThresholds) -> StageMargins:
     """Headroom of the fused probability of being right.
 
+    Args:
+      probability: of being right, in [0, 1], [...]; NaN where nothing was measured.
+      thresholds: `min_fused` and `on`.
+
     Source: rule S2.14.
     """
     return FusedMargins(fused=headroom(probability, thresholds.min_fused, thresholds.on))
@@ -148,7 +197,9 @@ def refine_margins(step: Ints, change: Floats, thresholds: RefineThresholds) -> 
     """Headroom of another refinement, which would be the `step`-th.
 
     Args:
-      step: from 1. change: of the confidence over the last two depths, without sign, [...]; +inf where there is one.
+      step: number of the next refinement, from 1.
+      change: absolute change of the confidence over the last two depths, [...]; +inf where there is only one depth.
+      thresholds: of the loop.
 
     Source: rule S2.9.
 
@@ -164,6 +215,7 @@ def generation_margins(confidence: Floats, thresholds: GateThresholds) -> StageM
 
     Args:
       confidence: in [0, 1], [...]; NaN where the generator gave none.
+      thresholds: `min_generation_confidence` and `on`.
 
     Source: ADR-004, gate 3 (rule S2.10).
     """
@@ -175,6 +227,7 @@ def support_margins(support: Floats, thresholds: GateThresholds) -> StageMargins
 
     Args:
       support: in [0, 1], [...]; NaN where the answer claims nothing.
+      thresholds: `min_support` and `on`.
 
     Source: ADR-004, gate 4 (rule S2.11).
     """
@@ -183,6 +236,12 @@ def support_margins(support: Floats, thresholds: GateThresholds) -> StageMargins
 
 def intent_margins(graph: Floats, table: Floats, complexity: Floats, thresholds: IntentThresholds) -> StageMargins:
     """Headroom of a question's intents, [...].
+
+    Args:
+      graph: score of a question about relations, [...].
+      table: score of a question about tables, [...].
+      complexity: score of the question's complexity, [...].
+      thresholds: of the intents.
 
     Source: rule S4.1.
     """
@@ -199,7 +258,9 @@ def domain_margins(
     """Headroom of the query's text: words in it, no deny pattern, an allow pattern where there are any.
 
     Args:
-      n_words: words of the query, [...]. n_denied, n_allowed: patterns that match it, [...].
+      n_words: words of the query, [...].
+      n_denied: deny patterns that match it, [...].
+      n_allowed: allow patterns that match it, [...].
       needs_allowed: whether the policy lists allow patterns.
       on: false switches the patterns off; an empty query is refused all the same.
 
@@ -221,6 +282,7 @@ def l2_margins(best: Floats, thresholds: GateThresholds) -> StageMargins:
 
     Args:
       best: squared L2 distance of the nearest hit, [...]; NaN where nothing was retrieved.
+      thresholds: `max_l2`, `soft_max_l2` and `on`.
 
     Source: rule S2.2.
 
@@ -238,6 +300,10 @@ def l2_margins(best: Floats, thresholds: GateThresholds) -> StageMargins:
 def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
     """Bound below which a hit is relevant: hard where the best hit meets it, else soft, else -inf; +inf when off.
 
+    Args:
+      best: squared L2 distance of the nearest hit, [...]; NaN where nothing was retrieved.
+      thresholds: `max_l2`, `soft_max_l2` and `on`.
+
     Source: rules S2.2, S2.3.
     """
     best = measured_values(best, "best")
@@ -247,10 +313,11 @@ def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
 
 
 def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
-    """Hits within the cut, int16 [P, Q], or [...] as the cut; of more hits than that counts int64.
+    """Hits within the cut, int16 [P, Q], or [...] as the cut; int64 where there are more hits than int16 counts.
 
     Args:
-      l2: [K, Q], or [K] of one query, NaN where there is no hit. cut: [P, Q], or [...] of one query.
+      l2: squared L2 distances, [K, Q], or [K] of one query, NaN where there is no hit.
+      cut: bound of the distance, [P, Q], or [...] of one query.
 
     Source: rule S2.3.
     """
@@ -275,6 +342,10 @@ def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
 def density_margins(n_relevant: Ints, thresholds: GateThresholds) -> StageMargins:
     """Headroom of the number of relevant hits.
 
+    Args:
+      n_relevant: number of relevant hits, [...].
+      thresholds: `min_keep` and `on`.
+
     Source: rule S2.3.
     """
     return DensityMargins(density=headroom(n_relevant, thresholds.min_keep, thresholds.on))
@@ -287,11 +358,11 @@ def hits_agree(
     tagged: NDArray[np.bool_],
     near_pages: int,
 ) -> NDArray[np.bool_]:
-    """Whether the two nearest hits agree: one document and pages at most so far apart, or one signature with a tag.
+    """Whether the two nearest hits agree: one document and near pages, or one signature with a tag.
 
     Args:
       document: number of the document of each of the two, [..., 2]; -1 where there is no hit.
-      page: of each of the two, [..., 2]; NaN where it is not known.
+      page: number of the page of each of the two, [..., 2]; NaN where it is not known.
       core: number of the signature without the document of each of the two, [..., 2].
       tagged: whether the first has a tag, [...].
       near_pages: pages that count as near, at least 0.
@@ -307,8 +378,10 @@ def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GateThr
     """Headroom of the distance between the first two relevant hits; a negative one hands over to the resolver.
 
     Args:
-      gap: |l2[1] - l2[0]|, [...]. n_relevant: relevant hits, [...].
+      gap: difference of the first two squared L2 distances, |l2[1] - l2[0]|, [...].
+      n_relevant: number of relevant hits, [...].
       agree: whether the two hits agree anyway (same source and near pages, or same signature), [...].
+      thresholds: `min_gap` and `on`.
 
     Source: rule S2.4.
     """
@@ -317,7 +390,11 @@ def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GateThr
 
 
 def coverage_margins(n_missing: Ints, on: Bools = True) -> StageMargins:
-    """Headroom of entities: 0 when every entity that must be covered is, else minus how many are missing.
+    """Headroom of the coverage of entities: 0, or minus the number of entities that must be covered and are missing.
+
+    Args:
+      n_missing: entities that are missing, [...].
+      on: whether the gate is on, [...].
 
     Source: rule S2.5.
     """
@@ -329,6 +406,7 @@ def similarity_margins(top1: Floats, thresholds: GateThresholds) -> StageMargins
 
     Args:
       top1: cosine of query and nearest hit, [...]; NaN where nothing was retrieved.
+      thresholds: `min_similarity` and `on`.
 
     Source: ADR-004, gate 1 (rule S2.6).
 
@@ -340,7 +418,11 @@ def similarity_margins(top1: Floats, thresholds: GateThresholds) -> StageMargins
 
 
 def sufficiency_margins(share: Floats, thresholds: GateThresholds) -> StageMargins:
-    """Headroom of the share of the query's content words found in the chosen hits; below it a warning, no refusal.
+    """Headroom of the share of the query's content words in the chosen hits; below 0 a warning, no refusal.
+
+    Args:
+      share: of the content words, in [0, 1], [...].
+      thresholds: `min_keyword_share` and `on`.
 
     Source: ADR-004, gate 2 (rule S2.7).
     """
@@ -348,7 +430,10 @@ def sufficiency_margins(share: Floats, thresholds: GateThresholds) -> StageMargi
 
 
 def hygiene_margins(unfit: Bools) -> StageMargins:
-    """Headroom of an answer that is fit to leave: 0, or -1 where it is not.
+    """Headroom of the hygiene of an answer: 0, or -1 where hygiene leaves nothing of it.
+
+    Args:
+      unfit: whether hygiene leaves nothing of the answer, [...].
 
     Source: rule S2.13.
     """
@@ -365,11 +450,17 @@ Read: TypeAlias = Callable[[str], Any]  # measurement by its name, scalar or arr
 class Threshold(NamedTuple):
     """A number of the policy that a gate or a rule of the resolver compares with a measurement.
 
-    path: in a policy, `section.key`. side: `floor` passes at or above it, `ceiling` at or below. unit: with its range.
-    meets: the measurement it is compared with. where: measurement that says for which cases it replaces the gate's
-    first threshold. nullable: whether null is allowed, which asks for nothing. default: where `defaults.yaml` has
-    none. log: whether a study tries it on a logarithmic scale. step: of the source's manual loop (rule S6.4).
-    candidate: whether a certificate's candidates vary it unless others are named.
+    Attributes:
+      path: in a policy, `section.key`.
+      side: `floor` passes at or above it, `ceiling` at or below.
+      unit: with its range.
+      meets: name of the measurement it is compared with.
+      where: measurement that is true for the cases in which it replaces the gate's first threshold.
+      nullable: whether null is allowed, which compares with nothing.
+      default: value where `defaults.yaml` has none.
+      log: whether a study tries it on a logarithmic scale.
+      step: of the source's manual loop (rule S6.4).
+      candidate: whether a certificate's candidates vary it unless others are named.
     """
 
     path: str
@@ -415,16 +506,22 @@ class Threshold(NamedTuple):
 
 
 class Gate(NamedTuple):
-    """One gate.
+    """A gate: a row of `GATES`.
 
-    name: also its section of the policy. judges: `query`, all the `hits`, those `chosen` where retrieval would answer,
-    or the `answer`. firing: `refuse`, `ask` (it hands over to the resolver) or `warn`. label: of its measurement, in
-    an explanation. thresholds: the first is met unless another says where. reads: measurements, one a margin; what its
-    first threshold meets where not given. stages: what it is called where it decides, one a margin; its own name where
-    not given. margins: from measurements by name and its thresholds; not given where one measurement meets one
-    threshold. form: type of its thresholds, fields by their keys and `on`. switch: whether a policy can switch it off;
-    searched: whether a study tries that. moved: whether its thresholds are of the embedder's scale
-    (`raglab.rescale_thresholds`).
+    Attributes:
+      name: also its section of the policy.
+      rule: number of its rule.
+      judges: the `query`, all the `hits`, the hits `chosen` where retrieval would answer, or the `answer`.
+      firing: `refuse`, `ask` (it hands over to the resolver) or `warn`.
+      label: of its measurement, in an explanation.
+      thresholds: of the policy; the first is compared unless another one's `where` holds.
+      reads: names of its measurements, one a margin; by default what its first threshold meets.
+      stages: names of what it decides, one a margin; by default its own name.
+      margins: function of the measurements by name and the thresholds; None where one measurement meets one threshold.
+      form: type of its thresholds, fields by their keys and `on`.
+      switch: whether a policy can switch it off.
+      searched: whether a study tries that switch.
+      moved: whether its thresholds are of the embedder's scale (`raglab.rescale_thresholds`).
     """
 
     name: str
@@ -459,6 +556,9 @@ class Gate(NamedTuple):
 
 def signal_gate(known: Signal) -> Gate:
     """Gate on one signal, named by its section `signals.<name>`; what it does on fire is the policy's.
+
+    Args:
+      known: the signal.
 
     Source: rule S2.15.
     """
@@ -633,15 +733,22 @@ GATES: tuple[Gate, ...] = (
 
 
 def judging_gates(judges: GateInputs) -> tuple[Gate, ...]:
-    """Gates that judge a query, its hits, the chosen ones or an answer, in their order."""
+    """Gates that judge a query, its hits, the chosen ones or an answer, in their order.
+
+    Args:
+      judges: `query`, `hits`, `chosen` or `answer`.
+    """
     return tuple(gate for gate in GATES if gate.judges == judges)
 
 
 def gate_by_name(name: str) -> Gate:
     """A gate by its name.
 
+    Args:
+      name: of the gate.
+
     Raises:
-      KeyError: there is none of that name.
+      KeyError: no gate has that name.
     """
     for gate in GATES:
         if gate.name == name:
@@ -654,13 +761,20 @@ def margins_of(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN
     """Headroom of a gate, one margin a stage that it decides.
 
     Args:
-      read: measurement by its name, scalar or [...]. thresholds: the gate's thresholds, broadcast against [...].
+      gate: row of `GATES`, or of a signal.
+      read: measurement by its name, scalar or [...].
+      thresholds: the gate's thresholds, broadcast against [...].
     """
     return scalar_margins(gate, read, thresholds) if gate.margins is None else gate.margins(read, thresholds)
 
 
 def scalar_margins(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN401 - thresholds of the gate
     """Headroom of one measurement above or below the threshold that holds for the case.
+
+    Args:
+      gate: with one measurement.
+      read: measurement by its name, scalar or [...].
+      thresholds: the gate's thresholds, broadcast against [...].
 
     Example:
       >>> scalar_margins(gate_by_name("similarity"), {"top1_cosine": 0.75}.get, SimilarityThresholds(0.5))
@@ -674,7 +788,12 @@ def scalar_margins(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa:
 
 
 def threshold_met(gate: Gate, read: Read) -> Threshold:
-    """Which of a gate's thresholds one case meets: the last that holds for it, else the first."""
+    """Threshold of a gate that one case meets: the last one whose `where` holds for it, else the first.
+
+    Args:
+      gate: with thresholds.
+      read: measurement by its name, of one case.
+    """
     return next(
         (threshold for threshold in gate.thresholds[:0:-1] if threshold.where and read(threshold.where)),
         gate.thresholds[0],
@@ -692,6 +811,7 @@ def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN40
     """Thresholds of a gate in its form; a gate whose first threshold is null is off.
 
     Args:
+      gate: row of `GATES`.
       of: values of a path in the policies, [...]; NaN for null.
     """
     values, on = [of(threshold.path) for threshold in gate.thresholds], of(f"{gate.name}.enabled")
@@ -701,7 +821,11 @@ def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN40
 
 
 def swept_thresholds(signals: Iterable[Signal] = BUILT_IN) -> Iterator[Threshold]:
-    """Thresholds of the gates that change a decision, in their order; a warning changes none."""
+    """Thresholds of the gates that change a decision, in their order; a warning changes none.
+
+    Args:
+      signals: the signals whose gates are included.
+    """
     for gate in GATES:
         if gate.name == SIGNALS:
             for known_signal in signals:

@@ -88,7 +88,8 @@ def register_gate(
       thresholds: key -> `side` (`floor` passes at or above, `ceiling` at or below), `default`, `unit` (as of a signal)
         and, where the unit has no range, `low` and `high`.
       reads: names of what it reads: any signal as `signals.<name>`, or one of `OF_QUESTION`, `OF_HITS`, `OF_CHOSEN`.
-      on_fire: `refuse`, `ask` or `warn`. version: to be raised with every change of the function.
+      on_fire: `refuse`, `ask` or `warn`.
+      version: to be raised with every change of the function.
 
     Raises:
       ValueError: an argument that is none of those.

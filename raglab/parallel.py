@@ -65,7 +65,8 @@ def parallel_workers(kind: str | Client = "threads", n: int | None = None) -> It
 
     Args:
       kind: `threads`; `joblib`, processes on this machine; or a `dask.distributed.Client`, whose workers must reach the
-        files of the shards under the same paths (extra `raglab-toolkit[dask]`). n: how many, of a client its own.
+        files of the shards under the same paths (extra `raglab-toolkit[dask]`).
+      n: number of workers; a client's number is its own.
 
     Raises:
       ValueError: another kind, or n below 1.

@@ -58,7 +58,24 @@ from raglab.signals import (
 
 
 class Structure(NamedTuple):
-    """What decides which hits a group or an option holds: measured tables depend on it, thresholds do not."""
+    """Settings that determine which hits a group or an option holds: measured tables depend on them, not on thresholds.
+
+    Attributes:
+      patterns_hash: of the policy's patterns.
+      final_k: hits that an answer rests on.
+      order: of the hits.
+      strict: whether vendor and version count in a signature.
+      entity_extractor: whether the resolver uses the entities of the query.
+      max_options: most options to ask back with.
+      near_pages: pages that count as near.
+      min_hits: chosen hits that must hold each entity (rule S2.5).
+      min_texts: different texts over which equal raw scores say nothing (rule S2.8).
+      fused: model of the fused gate, or None.
+      calibration: knots of the generator's calibrated confidence, or None.
+      decision: model of the decision by expected cost, or None.
+      fallback: knots of the calibrated cosine, or None.
+      document_identity: name of a document in a signature.
+    """
 
     patterns_hash: str
     final_k: int
@@ -171,12 +188,26 @@ _LONGEST_CODES = 2**18  # characters of a set: 32,768 questions
 class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     """All thresholds, switches and patterns together; frozen, changed by `replace`.
 
-    Beside what is stated here it has a section a gate (`l2`, `similarity`, …): `enabled` and the gate's thresholds.
+    It also has a section a gate (`l2`, `similarity`, …): `enabled` and the gate's thresholds.
 
-    pack: what the trade calls things, the name of a bundled pack or a path (rule S5.11). pack_hash: of its content,
-    None of the generic pack and where it was not read; a policy file that states it takes no other content.
-    tuned_on: hash of the cases on which its values were chosen by a study. learned_cases: by the hash of a set that a
-    part of it learned from a code of each question, see `raglab.decision.learned_cases`. Neither is part of the id.
+    Attributes:
+      pack: words of the trade: the name of a bundled pack or a path (rule S5.11).
+      chosen: hits that are chosen.
+      strategy: arm that answers.
+      refine: loop of refinements.
+      resolver: rules and thresholds of the resolver.
+      decision: decision by expected cost.
+      signals: gates on signals, by name.
+      gates: gates of the user, by name.
+      patterns: lists of patterns.
+      refusal_message: text of a refusal.
+      pack_hash: of its content, None of the generic pack and where it was not read; a policy file that states it
+        accepts no other content.
+      tuned_on: hash of the cases on which its values were chosen by a study.
+      learned_cases: codes of the questions that a part of it learned from, by the hash of the set, see
+        `raglab.decision.learned_cases`. Neither this nor `tuned_on` is part of the id.
+      certificate: of this policy, or None.
+      notes: of the user.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -231,7 +262,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         """Policy of what a file states, the rest filled in from the published defaults.
 
         Args:
-          stated: nested mapping, section -> key -> value. where: named in errors.
+          stated: nested mapping, section -> key -> value.
+          where: named in errors.
 
         Raises:
           ValueError: an unknown key, a value out of range or a bad pattern; names key, value and rule.
@@ -244,6 +276,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
 
     def replace(self, *changes: Any) -> Self:  # noqa: ANN401 - values of any field
         """Policy with some values changed: `policy.replace("l2.max_l2", 0.7, "gap.enabled", False)`.
+
+        Args:
+          *changes: paths and values by turns.
 
         Raises:
           ValueError: an odd number of arguments, an unknown path, or a value out of range.
@@ -277,24 +312,30 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         return self.model_copy(update=sections | certificate)
 
     def without_gates(self) -> Self:
-        """Policy with every gate off: it answers whenever there is a hit, wherever it was tuned."""
+        """Policy with every gate off and without `tuned_on`: it answers whenever there is a hit."""
         off: list[Any] = [item for gate in gates.GATES if gate.switch for item in (f"{gate.name}.enabled", False)]
         for section in ("signals", "gates"):
             off += [section, {}] if getattr(self, section) else []
         return self.replace("decision.rule", "chain", "tuned_on", None, *off)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy with an id of its own: made of the fields alone, without what was worked out for this policy."""
+        """Copy with an id of its own: made of the fields alone, without what was worked out for this policy.
+
+        Args:
+          update: field -> its new value.
+          deep: whether the values of the fields are copied too.
+        """
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         fields = (deepcopy(fields) if deep else fields) | dict(update or {})
         return type(self).model_construct(set(self.model_fields_set) | fields.keys() & (update or {}).keys(), **fields)
 
     def diff(self, baseline: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
-        """What differs from another policy: path -> (value here, value there); nothing where the ids are the same.
+        """Differences from another policy: path -> (value here, value there); nothing where the ids are the same.
 
-        The first of each pair is of this policy, the second of the baseline: of a tuned policy (tuned, published). What
-        decides comes first: gates on signals and of the user, the decision; gates that are off and patterns come last.
-        A list of patterns, a fitted curve or model is one value. None also stands for a gate that one does not state.
+        The first of each pair is of this policy, the second of the baseline: of a tuned policy (tuned, published).
+        Deciding parts are first: gates on signals and of the user, the decision; gates that are off and patterns are
+        last. A list of patterns, a fitted curve or model is one value. None is also the value of a gate that one policy
+        does not state.
 
         Args:
           baseline: the published policy where not given.
@@ -370,7 +411,11 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         return list(dict.fromkeys((*names, *user)))
 
     def value(self, path: str) -> Any:  # noqa: ANN401 - values of any field
-        """Value at a path such as `l2.max_l2`."""
+        """Value at a path such as `l2.max_l2`.
+
+        Args:
+          path: `section.key`.
+        """
         value: Any = self
         if not isinstance(path, str):
             raise ValueError(_no_such_path(repr(path)))  # noqa: TRY004 - as of any other path that there is not
@@ -457,7 +502,10 @@ def check_pack(stored: object, pack: str | None, what: str, remedy: str) -> None
     """Stop where something was made with one pack and is used with another (rule S5.11).
 
     Args:
-      stored, pack: hashes; none where no pack is known or named, which fits any. what: was made with `stored`.
+      stored: hash of the pack it was made with; None where no pack is known or named, which fits any.
+      pack: hash of the pack in use; None likewise.
+      what: name of what was made with `stored`, for the message.
+      remedy: last part of the message.
 
     Raises:
       ValueError: two hashes that differ.
@@ -541,6 +589,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of any field
 
 def told_value(value: Any) -> str:  # noqa: ANN401 - a value of any field
     """Value of a policy in a few words: numbers to the digits that they have, of a list or curve its length.
+
+    Args:
+      value: of a policy's path.
 
     Example:
       >>> told_value(0.1 + 0.2), told_value(("a", "b")), told_value(None), told_value(False)

@@ -155,6 +155,7 @@ def decide(trace: TraceView, policy: PolicyData, *, arm: str | None = None) -> D
     Args:
       trace: in memory, which is measured each time unless it is given as `Measured`; or of shards: what is held of each
         case then is a few numbers, see `ShardedDecisions`.
+      policy: the policy that decides.
       arm: which of the trace's arms; the first where not given.
 
     Warns:
@@ -287,6 +288,8 @@ def tally(trace: TraceView, policies: Sequence[PolicyData], arm: str | None = No
 
     Args:
       trace: in memory, or of shards, whose counts are added: the same to the bit (rule S1.5).
+      policies: to count, P.
+      arm: of the trace; the first where not given.
       engine: `numpy`, `numba` (the compiled twin, equal cell by cell), or `auto`: numba where it is installed.
     """
     return _sum_tallies(each_part(part_tally, trace, list(policies), arm, engine, what="replay"), len(policies))
@@ -431,17 +434,21 @@ def sweep(
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; see
         `raglab.lab.parallel_workers`.
       policies: in a list, or by name: the names are the index.
-      arm: which of the trace's arms; the first where not given. level: of the intervals; None leaves them out.
-      engine: see `tally`. costs: label -> outcome -> cost, see `metrics.cost_matrix`.
+      arm: which of the trace's arms; the first where not given.
+      level: of the intervals; None leaves them out.
+      engine: see `tally`.
+      costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
-    Returns: a row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
-      `_low`, `_high`, `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are given), and how many
-      cases each decided (`decided_by.<name>`, see `Decisions.decided_by`; all gates of the user are `signals`). Where
-      cases are judged by text: `missing_answers_k`, answered ones without a recorded answer, which count as not
-      correct, of `missing_answers_n` (rule S6.3). Its `attrs["basis"]` says on which basis cases are judged;
-      `attrs["engine"]` what counted, and why where the compiled kernel could not; `attrs["headline"]`, as a warning
-      does, how many cases are scored by status alone (rule S6.3). Where a policy was fitted or tuned on some of the
-      cases, a column `note` says so of it, with their number, and a warning too (rule S6.11).
+    Returns:
+      A row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`, `_low`, `_high`,
+        `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are given), and the number of cases that
+        each stage decided (`decided_by.<name>`, see `Decisions.decided_by`; all gates of the user are `signals`). Where
+        cases are judged by text: `missing_answers_k`, answered ones without a recorded answer, which count as not
+        correct, of `missing_answers_n` (rule S6.3). Its `attrs["basis"]` states on which basis cases are judged;
+        `attrs["engine"]` the engine that counted, and the reason where the compiled kernel could not;
+        `attrs["headline"]`, as a warning does, how many cases are scored by status alone (rule S6.3). Where a policy
+        was fitted or tuned on some of the cases, a column `note` states it, with their number, and a warning too (rule
+        S6.11).
     """
     listed = list(policies.values()) if isinstance(policies, Mapping) else policies
     names = list(policies) if isinstance(policies, Mapping) else [f"Policy {policy.policy_id}" for policy in listed]
@@ -498,16 +505,19 @@ def steps(
 
     Args:
       trace: in memory, or of shards, whose breakpoints are merged: the same steps to the bit (rule S1.5).
+      policy: the policy that gives all other thresholds.
       path: one of `SWEPT`, such as `l2.max_l2`; where not given, all that the policy sets and that decide anything.
+      arm: of the trace; the first where not given.
       level: of the intervals; None leaves their columns out, which take most of the time where steps are many: k and n
         stay, and `metrics.clopper_pearson` makes those that are looked at.
       costs: of `expected_cost`, see `metrics.cost_matrix`.
       resolution: most steps of a threshold, such as the pixels of a plot; a step of several has the counts that are
         exact at its closed end. None gives every step.
 
-    Returns: a row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`; of all thresholds one
-      after the other, with `path` as the first column. A step of an upper threshold holds on [low, high), of a lower
-      one on (low, high]; the outermost end at the threshold's range.
+    Returns:
+      A row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`; of all thresholds one after the
+        other, with `path` as the first column. A step of an upper threshold holds on [low, high), of a lower one on
+        (low, high]; the outermost end at the threshold's range.
 
     Raises:
       ValueError: the path cannot be swept, or resolution is below 2.
@@ -572,9 +582,13 @@ def flips(trace: TraceView, policy: PolicyData, case_id: str, *, arm: str | None
 
     Args:
       trace: in memory, of which the case alone is measured; or of shards, of which that of the case is loaded.
+      policy: the policy that decides.
+      case_id: of the case.
+      arm: of the trace; the first where not given.
 
-    Returns: a row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and the
-      status is another), `change`, `share` (|change| over the threshold's range), `status`, `becomes`.
+    Returns:
+      A row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and the status is
+        another), `change`, `share` (|change| over the threshold's range), `status`, `becomes`.
     """
     import pandas as pd
 

@@ -85,7 +85,9 @@ def first_members(member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k:
     """Places of the first k members in a given order, [B, k], -1 where there are fewer.
 
     Args:
-      member: [B, K]. order: places in the order wanted, a permutation, [B, K].
+      member: whether each hit belongs to the group, [B, K].
+      order: places in the order wanted, a permutation, [B, K].
+      k: members at most.
     """
     inside = np.take_along_axis(member, order, axis=1)
     lead = np.argsort(~inside, axis=1, kind="stable")[:, :k]
@@ -94,7 +96,12 @@ def first_members(member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k:
 
 
 def union_over(mask: NDArray[np.uint64], chosen: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
-    """Union of the chosen hits' bits, [..., B]; mask [..., B, K], chosen [B, k] places or -1."""
+    """Union of the chosen hits' bits, [..., B].
+
+    Args:
+      mask: bits of each hit, [..., B, K].
+      chosen: places, [B, k], -1 at the end.
+    """
     taken = mask[..., np.arange(len(chosen))[:, None], np.maximum(chosen, 0)]
     return np.bitwise_or.reduce(np.where(chosen >= 0, taken, np.uint64(0)), axis=-1)
 
@@ -118,9 +125,10 @@ def fill_entities(
     """Make room among the chosen hits for entities of the query that they lack, and look for them by l2.
 
     Args:
-      chosen: places, [B, k], -1 at the end. mask: query's entities of each hit, [B, K], or [W, B, K] in W planes.
-        wanted: bits of all the query's entities, [B] or [W, B]. page_key: number of each hit's (document, page),
-        [B, K], -1 where there is no hit.
+      chosen: places, [B, k], -1 at the end.
+      mask: query's entities of each hit, [B, K], or [W, B, K] in W planes.
+      wanted: bits of all the query's entities, [B] or [W, B].
+      page_key: number of each hit's (document, page), [B, K], -1 where there is no hit.
 
     Source: rule S3.4.
     """
@@ -152,7 +160,14 @@ def fill_entities(
 
 
 class Option(NamedTuple):
-    """One answer to "which did you mean?": chosen places among the hits, and where they come from."""
+    """One answer to "which did you mean?": chosen places among the hits, and their sources.
+
+    Attributes:
+      option_id: from 1.
+      places: positions of its hits, the nearest first.
+      sources: page keys of these hits, sorted.
+      best_l2: squared L2 of the nearest of them.
+    """
 
     option_id: int
     places: tuple[int, ...]
@@ -172,9 +187,14 @@ def options(
 
     Args:
       members: places of each candidate group's hits in l2 order, the first `max_options` groups.
-      file_key, page_key, page_only: numbers of each hit's document, (document, page) and page, [K].
+      file_key: number of each hit's document, [K].
+      page_key: number of each hit's (document, page), [K].
+      page_only: number of each hit's page, [K].
+      l2: squared L2 of each hit, [K], ascending.
+      final_k: hits of an option at most.
 
-    Returns: options whose `sources` are sorted page keys.
+    Returns:
+      Options whose `sources` are sorted page keys.
 
     Source: rule S3.5.
     """
@@ -216,6 +236,10 @@ def _distinct_pages(
 def select(choices: Sequence[Option], selected_option: int) -> Option:
     """The option that the user chose.
 
+    Args:
+      choices: options that were offered.
+      selected_option: number that the user chose, from 1.
+
     Raises:
       KeyError: `Invalid selection: <id>`, the reason of the refusal (rule S3.7).
     """
@@ -236,8 +260,9 @@ def signature(tags: Mapping[str, Any], document: str, *, strict: bool) -> Signat
     """(key, value) pairs that tell a topic cluster from another; the document where there is no tag.
 
     Args:
-      tags: of a chunk. document: its path or file name, by `resolver.document_identity`. strict: whether vendor and
-        version count.
+      tags: of a chunk.
+      document: its path or file name, by `resolver.document_identity`.
+      strict: whether vendor and version count.
 
     Source: rule S3.1.
 
@@ -255,12 +280,19 @@ def signature(tags: Mapping[str, Any], document: str, *, strict: bool) -> Signat
 
 
 def is_fallback(sign: Signature) -> bool:
-    """Whether a signature stands for a file that has no tag."""
+    """Whether a signature is the fallback of a file without a tag.
+
+    Args:
+      sign: signature.
+    """
     return sign[0][1].startswith(FALLBACK)
 
 
 def rendered(sign: Signature) -> str:
     """Text of a signature, as it is embedded.
+
+    Args:
+      sign: signature.
 
     Source: rule S3.3.
 
@@ -274,8 +306,10 @@ def rendered(sign: Signature) -> str:
 class Groups(NamedTuple):
     """Hits by signature.
 
-    group: number of each hit's group in order of best l2, [B, K], -1 for no hit. anchor: place of each group's best
-    hit, [B, G], -1 for no group. n: groups, [B].
+    Attributes:
+      group: number of each hit's group in order of best l2, [B, K], -1 for no hit.
+      anchor: place of each group's best hit, [B, G], -1 for no group.
+      n: groups, [B].
     """
 
     group: NDArray[np.int64]
@@ -312,16 +346,25 @@ def group_hits(sign: NDArray[np.integer[Any]]) -> Groups:
 
 
 def anchor_values(values: NDArray[Any], groups: Groups, missing: float) -> NDArray[Any]:
-    """Value of each group's anchor, [B, G]; `missing` where there is no group."""
+    """Value of each group's anchor, [B, G]; `missing` where there is no group.
+
+    Args:
+      values: of each hit, [B, K].
+      groups: of the hits.
+      missing: value where there is no group.
+    """
     taken = np.take_along_axis(values, np.maximum(groups.anchor, 0), axis=1)
     return np.where(groups.anchor >= 0, taken, missing)
 
 
 class EntityRule(NamedTuple):
-    """What rule `entities` says.
+    """Result of rule `entities`.
 
-    winner: group, [B], -1 for none. candidates: groups that go on, [B, G]. order: of the groups by best l2, ties by
-    their standing, a permutation, [B, G]. best: highest hit count, [B].
+    Attributes:
+      winner: number of the group, [B], -1 for none.
+      candidates: groups that remain, [B, G].
+      order: of the groups by best l2, ties by their place, a permutation, [B, G].
+      best: highest hit count, [B].
     """
 
     winner: NDArray[np.int64]
@@ -333,8 +376,10 @@ class EntityRule(NamedTuple):
 class EntityCounts(NamedTuple):
     """Entities of the query in each group, [B, G].
 
-    hits: entities among all of its members', -1 where there is no group. anchors: entities of its anchor. members:
-    hits of the group that carry any.
+    Attributes:
+      hits: entities among all hits of the group, -1 where there is no group.
+      anchors: entities in the group's anchor.
+      members: hits of the group that carry an entity.
     """
 
     hits: NDArray[np.int64]
@@ -347,6 +392,7 @@ def entity_counts(mask: NDArray[np.uint64], groups: Groups) -> EntityCounts:
 
     Args:
       mask: query's entities that each hit carries, bits [B, K], or [W, B, K] in W planes.
+      groups: of the hits.
 
     Source: rule S3.3, `entities`.
     """
@@ -368,10 +414,11 @@ def entity_counts(mask: NDArray[np.uint64], groups: Groups) -> EntityCounts:
 
 
 def rank_entities(counts: EntityCounts, best_l2: NDArray[np.float64]) -> EntityRule:
-    """Which group the query's entities point at.
+    """Group that the query's entities point at.
 
     Args:
-      counts: of the groups, [B, G]. best_l2: of the groups, [B, G].
+      counts: of the groups, [B, G].
+      best_l2: squared L2 of each group's nearest hit, [B, G].
 
     Source: rule S3.3, `entities`.
     """
@@ -392,10 +439,12 @@ def rank_entities(counts: EntityCounts, best_l2: NDArray[np.float64]) -> EntityR
 
 
 def resolve_entities(mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[np.float64]) -> EntityRule:
-    """Which group the query's entities point at, by the entities that each hit carries.
+    """Group that the query's entities point at, by the entities that each hit carries.
 
     Args:
-      mask: bits, [B, K], or [W, B, K] in W planes. best_l2: of the groups, [B, G].
+      mask: query's entities that each hit carries, bits [B, K], or [W, B, K] in W planes.
+      groups: of the hits.
+      best_l2: squared L2 of each group's nearest hit, [B, G].
 
     Source: rule S3.3, `entities`.
     """
@@ -403,11 +452,14 @@ def resolve_entities(mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[
 
 
 class Resolution(NamedTuple):
-    """What the resolver decides; of one query plain values, of many arrays [...].
+    """Decision of the resolver; of one query plain values, of many arrays [...].
 
-    status: `Status`; of many int8. rule: name of the rule that decided, `single_option` where one option was left.
-    group: that answers, -1 where none does. options: groups that are offered in their order, of one query a tuple, of
-    many [..., M] with -1 at the end; none where the status is not ambiguous.
+    Attributes:
+      status: `Status`; of many int8.
+      rule: name of the rule that decided, `single_option` where one option was left.
+      group: the group that answers, -1 where none does.
+      options: groups that are offered in their order, of one query a tuple, of many [..., M] with -1 at the end; empty
+        where the status is not ambiguous.
     """
 
     status: Any

@@ -16,9 +16,12 @@ from raglab.values import Bools, Floats, Status
 
 
 class Rule(NamedTuple):
-    """One rule of the resolver: what it decides where it does, and the thresholds that it must reach, all of them.
+    """One rule of the resolver: its decision, and the thresholds that must all be reached.
 
-    thresholds: each meets a field of `Contest`.
+    Attributes:
+      name: of the rule.
+      status: its decision.
+      thresholds: compared with fields of `Contest`.
     """
 
     name: str
@@ -67,8 +70,15 @@ NO_NUMBER = 127  # where nothing decides: greater than every number, and all bit
 class Contest(NamedTuple):
     """The candidate groups' two best by distance, signature and anchor, [B] each.
 
-    first, by_signature, by_anchor: group that would win (-1: none). group_gap: best_l2[1] - best_l2[0].
-    best_* and gap_*: highest cosine and its lead; NaN where there is no second.
+    Attributes:
+      first: group that would win by distance, -1 for none.
+      group_gap: best_l2[1] - best_l2[0]; NaN where there is no second.
+      by_signature: group that would win by its signature, -1 for none.
+      best_signature: highest cosine of a signature.
+      gap_signature: its lead over the second; NaN where there is none.
+      by_anchor: group that would win by its anchor, -1 for none.
+      best_anchor: highest cosine of an anchor.
+      gap_anchor: its lead over the second; NaN where there is none.
     """
 
     first: NDArray[np.int64]
@@ -82,7 +92,12 @@ class Contest(NamedTuple):
 
 
 def reshape_contest(evidence: Contest, shape: tuple[int, ...]) -> Contest:
-    """Contest with every field in another shape."""
+    """Contest with every field in another shape.
+
+    Args:
+      evidence: contest of any shape.
+      shape: of the result's fields.
+    """
     fields: list[Any] = [field.reshape(shape) for field in evidence]
     return Contest(*fields)
 
@@ -112,11 +127,13 @@ def contest(
     anchor_sim: NDArray[np.float64],
     order: NDArray[np.int64] | None = None,
 ) -> Contest:
-    """Who would win by each of the rules that have a threshold.
+    """Winner by each of the rules that have a threshold.
 
     Args:
-      candidates: groups that go on, [B, G].
-      best_l2, sig_sim, anchor_sim: of the groups, [B, G].
+      candidates: groups that remain, [B, G].
+      best_l2: squared L2 of the groups, [B, G].
+      sig_sim: cosine of the groups' signatures, [B, G].
+      anchor_sim: cosine of the groups' anchors, [B, G].
       order: of the groups, a permutation, where it is not their number.
 
     Source: rule S3.3, `group_gap`, `signature_similarity`, `anchor_similarity`.
@@ -127,11 +144,16 @@ def contest(
 
 
 class RuleThresholds(NamedTuple):
-    """Thresholds of the rules; NaN where a rule never decides, -inf where a comparison is not asked for.
+    """Thresholds of the rules; NaN where a rule never decides, -inf where a comparison is not needed.
 
     A rule whose first threshold is not stated never decides.
 
-    min_group_gap: squared L2. min_sig_sim, min_anchor_sim: cosine. min_*_gap: lead in cosine.
+    Attributes:
+      min_group_gap: squared L2.
+      min_sig_sim: cosine of the signature.
+      min_sig_sim_gap: lead of that cosine.
+      min_anchor_sim: cosine of the anchor.
+      min_anchor_sim_gap: lead of that cosine.
     """
 
     min_group_gap: Floats = np.nan
@@ -142,7 +164,13 @@ class RuleThresholds(NamedTuple):
 
 
 class RuleMargins(NamedTuple):
-    """Headroom of the rules that have a threshold; the first that is >= 0 picks its group."""
+    """Headroom of the rules that have a threshold; the first that is >= 0 picks its group.
+
+    Attributes:
+      group_gap: of rule `group_gap`, squared L2.
+      signature_similarity: of rule `signature_similarity`, cosine.
+      anchor_similarity: of rule `anchor_similarity`, cosine.
+    """
 
     group_gap: Floats
     signature_similarity: Floats
@@ -151,6 +179,10 @@ class RuleMargins(NamedTuple):
 
 def rule_margins(evidence: Contest, thresholds: RuleThresholds) -> RuleMargins:
     """Headroom of `group_gap`, `signature_similarity` and `anchor_similarity`.
+
+    Args:
+      evidence: contest among the candidates.
+      thresholds: scalars, or [P, 1] of policies.
 
     Source: rule S3.3.
     """
@@ -168,15 +200,22 @@ def rule_margins(evidence: Contest, thresholds: RuleThresholds) -> RuleMargins:
 
 
 def decides(margin: Floats) -> Bools:
-    """Whether a rule picks its group, bool [...]; a missing measurement (NaN) decides nothing."""
+    """Whether a rule picks its group, bool [...]; a missing measurement (NaN) decides nothing.
+
+    Args:
+      margin: headroom of the rule, [...].
+    """
     return np.greater_equal(margin, 0.0)
 
 
 class RuleSwitches(NamedTuple):
     """Switches of the rules `overview` and `entities`, bools or [P, 1].
 
-    overview_entities_lift: a query that names an entity is no overview. require_full_entity_coverage: rule `entities`
-    is skipped where no group carries all of the query's entities.
+    Attributes:
+      overview: whether rule `overview` is on.
+      overview_entities_lift: a query that names an entity is no overview.
+      entities: whether rule `entities` is on.
+      require_full_entity_coverage: rule `entities` is skipped where no group carries all of the query's entities.
     """
 
     overview: Bools = True
@@ -189,12 +228,19 @@ RULES_ON = RuleSwitches()
 
 
 class RuleEvidence(NamedTuple):
-    """What the rules read of queries, [...] each; free of thresholds.
+    """Measurements of queries that the rules read, [...] each; free of thresholds.
 
-    overview: the query matches a generic pattern and no facet pattern. names_entity: it names an entity.
-    skips_entities, full_entities: no group carries an entity of it, some group carries all of them. has_winner: rule
-    `entities` has a strict winner. all, tied: the contest among all groups, and among those that tie on entities;
-    n_options_all, n_options_tied: the options of each (rule S3.5).
+    Attributes:
+      n_groups: groups of hits with one signature.
+      overview: the query matches a generic pattern and no facet pattern.
+      names_entity: the query names an entity.
+      skips_entities: no group carries an entity of the query.
+      full_entities: some group carries all entities of the query.
+      has_winner: rule `entities` has a strict winner.
+      all: the contest among all groups.
+      tied: the contest among the groups that tie on entities.
+      n_options_all: options among all groups (rule S3.5).
+      n_options_tied: options among the groups that tie on entities.
     """
 
     n_groups: NDArray[np.int64]
@@ -219,19 +265,34 @@ def number_unless(number: int, passes: Any) -> NDArray[np.int8]:  # noqa: ANN401
 
 
 def is_overview(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bool_]:
-    """Whether rule `overview` asks back."""
+    """Whether rule `overview` asks back.
+
+    Args:
+      evidence: of the queries, [Q].
+      switches: scalars, or [P, 1] of policies.
+    """
     lifted = np.logical_and(switches.overview_entities_lift, evidence.names_entity)
     return np.logical_and(switches.overview, evidence.overview) & ~lifted
 
 
 def entities_rule_applies(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bool_]:
-    """Whether rule `entities` is asked: it is on, some group has a hit, and full coverage where that is required."""
+    """Whether rule `entities` applies: it is on, some group has a hit, and full coverage where that is required.
+
+    Args:
+      evidence: of the queries, [Q].
+      switches: scalars, or [P, 1] of policies.
+    """
     lacking = np.logical_and(switches.require_full_entity_coverage, ~evidence.full_entities)
     return np.logical_and(switches.entities, ~evidence.skips_entities) & ~lacking
 
 
 def ties_on_entities(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bool_]:
-    """Whether rule `entities` leaves the groups that tie on entities, among which the rules after it then choose."""
+    """Whether rule `entities` leaves the groups that tie on entities; the rules after it then choose among these.
+
+    Args:
+      evidence: of the queries, [Q].
+      switches: scalars, or [P, 1] of policies.
+    """
     before = (evidence.n_groups == 1) | is_overview(evidence, switches)
     return entities_rule_applies(evidence, switches) & ~before
 
@@ -247,7 +308,8 @@ def decide_rules(
       thresholds: scalars, or [P, 1] of policies.
       shape: of the result, to which all of them broadcast.
 
-    Returns: number in `OUTCOMES`, and whether the rules after `entities` chose among the groups that tie on entities.
+    Returns:
+      Number in `OUTCOMES`, and whether the rules after `entities` chose among the groups that tie on entities.
 
     Source: rules S3.3, S3.5.
     """

@@ -25,9 +25,17 @@ ComponentColumns: TypeAlias = "Mapping[str, Any] | DataFrame"
 class RewardWeights(NamedTuple):
     """Weights w1 … w5 of the reward, each at least 0; scalar, or arrays that broadcast against the rows.
 
-    margin, diversity, latency, cache, consistency: of the components. lambda_: what one whole budget of latency costs,
-    in units of its weight. delta: what an answer from the cache earns, likewise. brevity, logprob, thumbs: of the
-    optional components; with weight 0 one is not even read.
+    Attributes:
+      margin: w1, of the margin.
+      diversity: w2, of the diversity.
+      latency: w3, of the latency.
+      cache: w4, of a hit in the cache.
+      consistency: w5, of the consistency.
+      lambda_: cost of one whole budget of latency, in units of its weight.
+      delta: reward of an answer from the cache, in units of its weight.
+      brevity: of the optional brevity; with weight 0 it is not read.
+      logprob: of the optional log-probability; with weight 0 it is not read.
+      thumbs: of the optional thumb; with weight 0 it is not read.
     """
 
     margin: Floats = 0.4
@@ -50,10 +58,14 @@ BUDGET_MS = 8000.0  # of a question, in milliseconds (rule S4.4)
 class Component(NamedTuple):
     """One part of the reward, an entry of `COMPONENT_TABLE`.
 
-    weight: field of `RewardWeights`, whose default is the published weight. times: field that multiplies the weight;
-    empty where none does. variable: in the environment, after `RAGLAB_BANDIT_`; empty where none sets it. measured: of
-    what, with its unit. sign: −1 where more of it is worth less. high: its largest value. optional: whether a row may
-    lack it, which then leaves its weight out.
+    Attributes:
+      weight: field of `RewardWeights`, whose default is the published weight.
+      variable: in the environment, after `RAGLAB_BANDIT_`; empty where none sets it.
+      measured: name of the measurement, with its unit.
+      times: field that multiplies the weight; empty where none does.
+      sign: −1 where more of it is worth less.
+      high: its largest value.
+      optional: whether a row may lack it, which then leaves its weight out.
     """
 
     weight: str
@@ -87,14 +99,25 @@ OPTIONAL = tuple(name for name, part in COMPONENT_TABLE.items() if part.optional
 
 
 class Bounds(NamedTuple):
-    """Raw rewards that become 0 and 1, [...]."""
+    """Raw rewards that become 0 and 1, [...].
+
+    Attributes:
+      lo: raw reward that becomes 0.
+      hi: raw reward that becomes 1.
+    """
 
     lo: Floats
     hi: Floats
 
 
 class ClampShares(NamedTuple):
-    """How often the clamp binds: shares of the n rows with a reward that lie below lo and above hi; NaN if n is 0."""
+    """Shares of the n rows with a reward that lie below lo and above hi, where the clamp binds; NaN if n is 0.
+
+    Attributes:
+      low: share of the rows below lo; NaN if n is 0.
+      high: share of the rows above hi; NaN if n is 0.
+      n: rows with a reward.
+    """
 
     low: float
     high: float
@@ -110,12 +133,13 @@ def reward(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> 
 
     Args:
       components: arrays or scalars by name, broadcast to [...], or a frame of one row each. margin, diversity,
-        cache_hit, consistency, brevity, logprob (a probability, not its logarithm) and thumbs (1 up, 0 down) in
-        [0, 1]; latency_ratio is milliseconds over the budget, at least 0. Other names are left alone.
+        cache_hit, consistency, brevity, logprob (a probability, not its logarithm) and thumbs (1 up, 0 down) in [0, 1];
+        latency_ratio is milliseconds over the budget, at least 0. Other names are left alone.
+      weights: of the components.
 
     Raises:
-      ValueError: a component of `COMPONENTS` is absent, one is outside its range, or a weight is negative or NaN,
-        or none is positive.
+      ValueError: a component of `COMPONENTS` is absent, one is outside its range, or a weight is negative or NaN, or
+        none is positive.
 
     Source: rules S4.3 and S4.4.
 
@@ -134,6 +158,10 @@ def reward(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> 
 def raw(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> Floats:
     """Weighted sum of the components before it is normalised, [...]; latency counts against it (rule S4.4).
 
+    Args:
+      components: as for `reward`.
+      weights: of the components.
+
     Example:
       >>> row = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
       >>> round(raw(row), 9)
@@ -146,6 +174,7 @@ def bounds(weights: RewardWeights = PUBLISHED, components: ComponentColumns | No
     """Least raw reward of an answer within its budget, and the largest there can be (rule S4.4).
 
     Args:
+      weights: of the components.
       components: of the rows to bound, where an optional one may be missing; None where all are there.
 
     Example:
@@ -160,9 +189,13 @@ def bounds(weights: RewardWeights = PUBLISHED, components: ComponentColumns | No
 
 
 def clamp_shares(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> ClampShares:
-    """How often the clamp binds; a large share below means that differences between late answers are lost.
+    """Shares of the rows where the clamp binds; a large one below means lost differences between late answers.
 
-    No row lies above hi, since no component exceeds 1 and a negative latency is refused.
+    No row is above hi, since no component exceeds 1 and a negative latency is refused.
+
+    Args:
+      components: as for `reward`.
+      weights: of the components.
 
     Example:
       >>> late = {"margin": 0.1, "diversity": 0.0, "latency_ratio": [0.5, 3.0], "cache_hit": 0.0, "consistency": 0.0}
@@ -243,8 +276,9 @@ def rank_consistency(first: ArrayLike, second: ArrayLike, retrieved: ArrayLike |
     have no pair and get 0.5, what tied scores get: 1 would pay an arm the full weight for finding nothing.
 
     Args:
-      first: scores of the hits in the first pass, higher is better, [..., K]. second: scores of the same hits in the
-        second pass; where it is an order, minus the rank. NaN in both is padding, NaN in one makes the result NaN.
+      first: scores of the hits in the first pass, higher is better, [..., K].
+      second: scores of the same hits in the second pass; where it is an order, minus the rank. NaN in both is padding,
+        NaN in one makes the result NaN.
       retrieved: which of them are hits, bool [..., K]; None: those with a score in either pass.
 
     Raises:

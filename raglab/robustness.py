@@ -14,7 +14,13 @@ from raglab.values import Status
 
 
 class LabelNoiseBound(NamedTuple):
-    """If `labels` of the right cases are labelled wrong, k errors become `k`, and the bound becomes `bound`; [J]."""
+    """Bound of an error rate if some of the right cases are labelled wrong, [J] each.
+
+    Attributes:
+      labels: number of wrong labels.
+      k: errors with these.
+      bound: upper bound with these.
+    """
 
     labels: NDArray[np.int64]
     k: NDArray[np.int64]
@@ -28,7 +34,10 @@ def label_noise_bound(k: int, n: int, delta: float = 0.1, most: int = 10) -> Lab
     right cases.
 
     Args:
-      k: errors seen. n: cases answered, at least 1. most: last j.
+      k: errors seen.
+      n: cases answered, at least 1.
+      delta: error of the bound, in (0, 0.5).
+      most: last j, at least 0.
 
     Raises:
       ValueError: n below 1, k outside 0 … n, most below 0, or delta outside (0, 0.5).
@@ -50,10 +59,13 @@ def label_noise_bound(k: int, n: int, delta: float = 0.1, most: int = 10) -> Lab
 def labels_to_break(k: int, n: int, alpha: float, delta: float = 0.1) -> int:
     """Fewest wrong labels among the right cases that push the bound above alpha; 0 where it is above already.
 
-    With one fewer the promise "at most alpha, at confidence 1 − delta" still stands.
+    With one fewer the promise "at most alpha, at confidence 1 − delta" still holds.
 
     Args:
-      k: errors seen. n: cases answered, at least 1. alpha: highest rate allowed, in (0, 1).
+      k: errors seen.
+      n: cases answered, at least 1.
+      alpha: highest rate allowed, in (0, 1).
+      delta: error of the promise, in (0, 0.5).
 
     Raises:
       ValueError: n below 1, k outside 0 … n, alpha outside (0, 1), or delta outside (0, 0.5).
@@ -79,7 +91,14 @@ def _check_k_of_n(k: int, n: int) -> None:
 
 
 class AnsweredCases(NamedTuple):
-    """Cases answered: `right` and `wrong` of those labelled ok, and of those labelled refuse and ambiguous."""
+    """Answered cases by label.
+
+    Attributes:
+      right: right answers to cases labelled ok.
+      wrong: wrong answers to cases labelled ok.
+      refuse: answers to cases labelled refuse.
+      ambiguous: answers to cases labelled ambiguous.
+    """
 
     right: int
     wrong: int
@@ -93,7 +112,9 @@ def answers(
     """Answered cases by label, and the cases of each label, [3]: what `traffic_rates` reads.
 
     Args:
-      status, label: codes of `Status`, [Q]. right: whether a case passes its contract, [Q].
+      status: codes of `Status`, [Q].
+      label: codes of `Status`, [Q].
+      right: whether a case passes its contract, [Q].
 
     Example:
       >>> answers(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([True, False, True]))
@@ -107,10 +128,14 @@ def answers(
 
 
 class TrafficRates(NamedTuple):
-    """Rates under other traffic.
+    """Rates under other traffic; each bound holds by itself at confidence 1 − delta.
 
-    hallucination_rate: NaN where nothing is answered. bound: its upper bound. coverage, with a lower and an upper
-    bound. Each bound holds by itself at confidence 1 − delta.
+    Attributes:
+      hallucination_rate: NaN where nothing is answered.
+      bound: upper bound of the hallucination rate.
+      coverage: share of the traffic that is answered.
+      coverage_low: its lower bound.
+      coverage_high: its upper bound.
     """
 
     hallucination_rate: float
@@ -140,8 +165,10 @@ def traffic_rates(
     With all traffic answerable it is the plain exact bound of e.
 
     Args:
-      counts: see `AnsweredCases`. labels: cases labelled ok, refuse, ambiguous, [3].
+      counts: see `AnsweredCases`.
+      labels: cases labelled ok, refuse, ambiguous, [3].
       shares: of the labels, by name or in that order, summing to 1; a name left out is 0.
+      delta: error of each bound, in (0, 0.5).
 
     Raises:
       ValueError: shares that do not sum to 1, a label with traffic and no case, or counts above their labels.
@@ -232,7 +259,9 @@ def quantile_map(threshold: float, source: NDArray[np.float64], target: NDArray[
     does not carry over, test it again on labelled cases.
 
     Args:
-      threshold: for the source, not NaN. source, target: scores of the same queries, [Q] each; NaN never answers.
+      threshold: for the source, not NaN.
+      source: scores of the queries by the first embedder, [Q]; NaN never answers.
+      target: scores of the same queries by the second embedder, [Q]; NaN never answers.
 
     Raises:
       ValueError: threshold NaN, lengths that differ, or no score in the target.

@@ -20,9 +20,14 @@ from numpy.typing import NDArray
 
 
 class Unit(NamedTuple):
-    """What a number is measured in.
+    """Unit and range of a number.
 
-    name: in words. low, high: the values it may take. whole: integers only. note: what people take it for.
+    Attributes:
+      name: in words.
+      low: least value it may take.
+      high: largest value it may take.
+      whole: integers only.
+      note: warning of a common mistake, such as "not a percentage".
     """
 
     name: str
@@ -58,12 +63,20 @@ Firing = Literal["refuse", "ask", "warn"]
 
 
 class Signal(NamedTuple):
-    """A named number a case.
+    """A named number of a case.
 
-    direction: `surer` where more of it speaks for an answer, `ask` where more of it speaks for asking back, `either`
-    where it says nothing by itself. stage: what must be there before it is measured. missing: what a NaN means to a
-    gate; `fires` as everywhere. stored: whether the trace holds it as a column, since it needs more than the hits.
-    alone: whether one arm is enough to measure it; live only one answers, so nothing is fitted on others unasked.
+    Attributes:
+      name: in policies and columns.
+      unit: with its range.
+      direction: `surer` where more of it speaks for an answer, `ask` where more of it speaks for asking back, `either`
+        where it says nothing alone.
+      stage: the stage after which it is measured.
+      meaning: in words.
+      missing: effect of a NaN on a gate; `fires` by default.
+      stored: whether the trace holds it as a column, since it needs more than the hits.
+      alone: whether one arm is enough to measure it; live only one answers, so nothing is fitted on others unasked.
+      version: of its origin.
+      source: its origin, in words.
     """
 
     name: str
@@ -128,6 +141,9 @@ class SignalSet:
     """Signals in the order of their rows: the built-in ones, then a trace's own by name.
 
     It is no sequence, so that NumPy takes it for one thing among the fields of evidence.
+
+    Attributes:
+      rows: the signals.
     """
 
     rows: tuple[Signal, ...]
@@ -140,8 +156,11 @@ class SignalSet:
     def place(self, name: str) -> int:
         """Row of a signal.
 
+        Args:
+          name: of the signal.
+
         Raises:
-          KeyError: there is none of that name; says which there are.
+          KeyError: no signal has that name; the message lists the names.
         """
         if name in self.names:
             return self.names.index(name)
@@ -151,8 +170,11 @@ class SignalSet:
     def signal(self, name: str) -> Signal:
         """A signal by its name.
 
+        Args:
+          name: of the signal.
+
         Raises:
-          KeyError: there is none of that name.
+          KeyError: no signal has that name.
         """
         return self.rows[self.place(name)]
 
@@ -179,8 +201,11 @@ LONGEST_TEXT = 200  # characters of a unit, a version and a source
 def signal(name: str) -> Signal:
     """A built-in signal by its name.
 
+    Args:
+      name: of the signal.
+
     Raises:
-      KeyError: there is none of that name.
+      KeyError: no signal has that name.
 
     Example:
       >>> signal("top1_cosine").unit.described
@@ -190,12 +215,19 @@ def signal(name: str) -> Signal:
 
 
 def is_name(name: object) -> bool:
-    """Whether a text can name a signal: small letters, digits and underscores, at most 40, a letter first."""
+    """Whether a text can name a signal: small letters, digits and underscores, at most 40, a letter first.
+
+    Args:
+      name: anything; what is not a text is no name.
+    """
     return isinstance(name, str) and NAME.fullmatch(name) is not None
 
 
 def check_name(name: object) -> str:
     """Name of a user's own signal.
+
+    Args:
+      name: to check.
 
     Raises:
       ValueError: it is no name, or that of a built-in signal.
@@ -221,6 +253,9 @@ def check_name(name: object) -> str:
 
 def unit_of(unit: str | Unit) -> Unit:
     """Unit by its name; a text that is none of `UNITS` is a unit without a range.
+
+    Args:
+      unit: a unit as it is, the name of one of `UNITS`, or a text.
 
     Raises:
       ValueError: it is empty or too long.
@@ -251,9 +286,13 @@ def own_signal(
     """Declaration of a user's own signal.
 
     Args:
-      higher: what more of it speaks for, `surer` for an answer or `ask` for asking back. unit: one of `UNITS` or any
-        words. stage: what must be there before it is measured. missing: what a NaN means to a gate.
-      source: what made it, in words. version: of what made it.
+      name: of the signal.
+      higher: `surer` where more of it speaks for an answer, `ask` where it speaks for asking back.
+      unit: one of `UNITS` or any words.
+      stage: the stage after which it is measured.
+      missing: effect of a NaN on a gate, `fires` or `passes`.
+      source: its origin, in words.
+      version: of its origin.
 
     Raises:
       ValueError: an argument that is none of those; names it and what it may be.
@@ -292,7 +331,11 @@ def own_signal(
 
 
 def declaration(declared: Signal) -> dict[str, Any]:
-    """Declaration of a user's own signal as a trace's meta holds it; `declared_signal` reads it."""
+    """Declaration of a user's own signal as a trace's meta holds it; `declared_signal` reads it.
+
+    Args:
+      declared: signal of the user.
+    """
     unit = declared.unit
     named = next((name for name, known in UNITS.items() if known == unit), None)
     stated = {"name": unit.name, "low": unit.low, "high": unit.high, "whole": unit.whole}
@@ -308,6 +351,10 @@ def declaration(declared: Signal) -> dict[str, Any]:
 
 def declared_signal(name: str, stated: object) -> Signal:
     """A user's own signal as a trace's meta declares it.
+
+    Args:
+      name: of the signal.
+      stated: declaration in the trace's meta.
 
     Raises:
       ValueError: it is no declaration.
@@ -340,14 +387,18 @@ def degenerate_scores(
     reranked: NDArray[np.bool_],
     min_texts: int = 3,
 ) -> NDArray[np.bool_]:
-    """Whether a reranker's output says nothing, so that another score stands in for the whole query.
+    """Whether a reranker's output says nothing, so that another score replaces it for the whole query.
 
     Args:
-      s_rerank, s_raw: [..., K]. text: number of the hit's text, [..., K]. reranked: [..., K].
+      s_rerank: reranker's score, [..., K].
+      s_raw: reranker's raw score, [..., K].
+      text: number of the hit's text, [..., K].
+      reranked: whether the hit was reranked, [..., K].
       min_texts: different texts over which equal raw scores say nothing.
 
-    Returns: bool [...]: nothing was reranked, a score is NaN or outside [0, 1], or all raw scores are
-      equal over `min_texts` or more different texts.
+    Returns:
+      bool [...]: nothing was reranked, a score is NaN or outside [0, 1], or all raw scores are equal over `min_texts`
+        or more different texts.
 
     Source: rule S2.8.
     """
@@ -368,9 +419,11 @@ def retrieval_confidence(
     """Retrieval confidence, 0 to 100: a hundred times the best final score among the top hits; 0 without hits.
 
     Args:
-      s_rerank, s_hybrid: of the first `final_k` hits in the arm's order, [K, ...]; NaN where there is none. Where the
-        reranker says nothing, the latter is what stands in for it: the hybrid score, or the calibrated cosine.
-      degenerate: [...]. blend: share of the reranker in the final score, in [0, 1], broadcast against [...].
+      s_rerank: of the first `final_k` hits in the arm's order, [K, ...]; NaN where there is none.
+      s_hybrid: score of the same hits that replaces it where the reranker says nothing, [K, ...]: the hybrid score, or
+        the calibrated cosine.
+      degenerate: whether the reranker says nothing, [...].
+      blend: share of the reranker in the final score, in [0, 1], broadcast against [...].
 
     Source: confidence heuristics, section 3 (rule S2.8).
 

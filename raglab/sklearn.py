@@ -29,7 +29,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
     A calibrated multinomial logistic of the signals gives the probability that answering, refusing or asking back is
     right; the action of least expected cost is taken. A row whose signal lies below its threshold, or is missing, is
-    refused whatever the probabilities say. It is the decision of `raglab.fit_decision` on a table instead of a trace.
+    refused at any probabilities. It is the decision of `raglab.fit_decision` on a table instead of a trace.
 
     Args:
       thresholds: least value by column; a row below one, or without a value, is refused. None is no threshold.
@@ -81,8 +81,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
         Args:
           X: signals, one row a question, shape [n, d]; NaN where one is missing.
-          y: labels, shape [n]: `ok`, `refuse` and `ambiguous`, or two others, of which the greater means that an
-            answer would be right (`True`, 1).
+          y: labels, shape [n]: `ok`, `refuse` and `ambiguous`, or two others, of which the greater means that an answer
+            would be right (`True`, 1).
 
         Raises:
           ValueError: labels of another kind, fewer than 2 rows of a kind, a column that there is not, an unknown

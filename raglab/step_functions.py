@@ -40,6 +40,11 @@ def piece_codes(evidence: Evidence, thresholds: Thresholds, paths: Sequence[str]
 
     Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low end of the
     range, the last ends at its high end.
+
+    Args:
+      evidence: measurements of the cases.
+      thresholds: of one policy.
+      paths: of the thresholds.
     """
     check_own_gates(evidence, thresholds)
     swept = {path: swept_threshold(evidence.known, thresholds, path) for path in paths}
@@ -114,12 +119,24 @@ def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
 
 
 def step_cells(evidence: Evidence, policy: PolicyData, path: str) -> StepCells:
-    """Cells behind `steps` of one threshold, of cases that are measured already."""
+    """Cells behind `steps` of one threshold, of cases that are measured already.
+
+    Args:
+      evidence: measurements of the cases.
+      policy: the policy that gives all other thresholds.
+      path: of the threshold.
+    """
     return _steps_of_paths(evidence, policy, [path])[path]
 
 
 def path_moves(evidence: Evidence, policy: PolicyData, path: str) -> tuple[Threshold, Moves]:
-    """A threshold and the values at which cases change their cell, of cases that are measured already."""
+    """A threshold and the values at which cases change their cell, of cases that are measured already.
+
+    Args:
+      evidence: measurements of the cases.
+      policy: the policy that gives all other thresholds.
+      path: of the threshold.
+    """
     return moves_of_paths(evidence, policy, [path])[path]
 
 
@@ -127,6 +144,10 @@ def all_step_cells(evidence: Evidence, policy: PolicyData) -> dict[str, StepCell
     """Cells behind `steps` of all thresholds, by path in their order, of cases that are measured already.
 
     Left out are thresholds that the policy does not set and those that decide nothing, such as of a gate that is off.
+
+    Args:
+      evidence: measurements of the cases.
+      policy: the policy that gives all thresholds.
     """
     return _steps_of_paths(evidence, policy, acting_paths(evidence, policy))
 

@@ -39,11 +39,16 @@ QUESTIONS = (
 
 
 class SignalCheck(NamedTuple):
-    """What a signal function did on some rows.
+    """Measurements of a signal function on some rows.
 
-    rows: different ones that it was called for. missing: share of NaN. ms: milliseconds a row in batches.
-    auroc: chance that it ranks a case that is right if answered above one that is wrong (`surer`), or an ambiguous one
-    above all others (`ask`), with its 99 % interval; NaN without a labelled trace, or where all cases are of one kind.
+    Attributes:
+      rows: different ones that it was called for.
+      missing: share of NaN.
+      ms: milliseconds a row in batches.
+      auroc: chance that it ranks a case that is right if answered above one that is wrong (`surer`), or an ambiguous
+        one above all others (`ask`); NaN without a labelled trace, or where all cases are of one kind.
+      auroc_low: lower end of its 99 % interval.
+      auroc_high: upper end of its 99 % interval.
     """
 
     rows: int
@@ -61,19 +66,21 @@ def check_signal(
     policy: PolicyData | None = None,
     most_cases: int = 64,
 ) -> SignalCheck:
-    """Check a signal function as a test of one's own: stop at the first rule that it breaks.
+    """Check a signal function in a test: stop at the first rule that it breaks.
 
-    A row has the same value alone, among others, in another order and asked again, to the last bit; it is finite or
+    A row has the same value alone, among others, in another order and measured again, to the last bit; it is finite or
     NaN, and within the unit. On a labelled trace its direction must not be contradicted: an interval of 99 % that lies
     below one half. The function is called for every row four times.
 
     Args:
-      signal: its name or function. trace: with rows as they will come; a small made one where not given, of six
-        questions over five passages and without hits, with and without an answer. policy: whose hits are judged and
-        whose answers are read; the published defaults. most_cases: that are read, spread over the trace.
+      signal: its name or function.
+      trace: with rows as they will occur; a small sample where not given, of six questions over five passages and
+        without hits, with and without an answer.
+      policy: the policy whose hits are judged and whose answers are read; the published defaults.
+      most_cases: most cases that are read, spread over the trace.
 
     Raises:
-      AssertionError: a rule is broken; says which, for which case and what to do.
+      AssertionError: a rule is broken; the message names rule, case and remedy.
       ValueError: the function raised, or returned what is no value; see `raglab.add_signals`.
 
     Example:

@@ -393,6 +393,10 @@ def normalise_answer(text: str) -> str:
 def exact_match(answer: str, golds: Sequence[str]) -> bool:
     """Whether an answer is, normalised, one of the gold answers; with no golds, whether it is empty.
 
+    Args:
+      answer: text to judge.
+      golds: expected answers.
+
     Example:
       >>> exact_match("The 10th century.", ["in the 10th", "10th century"])
       True
@@ -405,6 +409,10 @@ def token_f1(answer: str, golds: Sequence[str]) -> float:
 
     An empty answer has 1 where the gold is empty (or there are no golds), else 0.
 
+    Args:
+      answer: text to judge.
+      golds: expected answers.
+
     Example:
       >>> token_f1("the dukes of Normandy", ["Normandy"])
       0.5
@@ -414,6 +422,10 @@ def token_f1(answer: str, golds: Sequence[str]) -> float:
 
 def answer_recall(answer: str, gold: str) -> float:
     """Share of the gold's distinct content words and numbers found in the answer, in [0, 1]; NaN if it has none.
+
+    Args:
+      answer: text to judge.
+      gold: expected answer.
 
     Example:
       >>> answer_recall("Storm - Excess: GBP 1,200", "The excess is 1200 euros.")

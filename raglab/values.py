@@ -45,9 +45,13 @@ class Status(IntEnum):
 
 
 class FieldRule(NamedTuple):
-    """What a field of a case or a chunk must be.
+    """Rule of a field of a case or a chunk.
 
-    good: whether a value is. rule, remedy: in words, for messages. exact: a type of which every value is good.
+    Attributes:
+      good: whether a value keeps the rule.
+      rule: in words, for messages.
+      remedy: in words, for messages.
+      exact: a type of which every value is good.
     """
 
     good: Callable[[Any], bool]
@@ -108,7 +112,11 @@ def read_only(values: Values) -> Values:
 
 
 def holds_read_only(kind: type[Kind]) -> type[Kind]:
-    """Named tuple whose arrays are `read_only`, however a value is made: by a call, by `_make` or by `_replace`."""
+    """Named tuple whose arrays are `read_only`, made by a call, by `_make` or by `_replace`.
+
+    Args:
+      kind: type of named tuple.
+    """
     of: Any = kind  # the methods of a NamedTuple cannot be written in its body
     call, make = of.__new__, of._make.__func__
     of.__new__ = wraps(call)(lambda cls, *values, **fields: make(cls, map(read_only, call(cls, *values, **fields))))
@@ -120,7 +128,7 @@ def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type
     """Dataclass whose fields are converted before a value is made of them, so that a frozen one need not be changed.
 
     Args:
-      converters: of some fields, by name; a default is taken as it is.
+      **converters: of some fields, by name; a default is taken as it is.
     """
 
     def decorate(kind: Any) -> Any:  # noqa: ANN401 - the method of a dataclass cannot be written in its body
@@ -144,11 +152,11 @@ def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type
 def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
     """Named tuple whose fields are checked when a value is made: by a call, by `_make` or by `_replace`.
 
-    A field that is its default costs one comparison and is not looked at. What hangs on other cases or on a corpus is
+    A field at its default costs one comparison and is not checked. Rules that depend on other cases or on a corpus are
     checked where a set is loaded or a trace is built.
 
     Args:
-      rules: of every field.
+      **rules: of every field.
     """
 
     def decorate(kind: Any) -> Any:  # noqa: ANN401 - the methods of a NamedTuple cannot be written in its body
@@ -188,6 +196,9 @@ def _file_name(source: str) -> str:
 def document_path(source: str) -> str:
     r"""Path of a document as labels and answers name it: with slashes, without `./` in front.
 
+    Args:
+      source: path as written.
+
     Source: rule S6.1.
 
     Example:
@@ -215,12 +226,16 @@ def document_path(source: str) -> str:
 class Chunk(NamedTuple):
     """One retrievable passage.
 
-    chunk_id: unique in its corpus. source: path of its document relative to the corpus; the last part is the file name.
-    page: position of the page in the document, from 1, or None. page_label: as printed.
-    tags: `domain`, `doc_type`, `product`, `vendor`, `version` and any other; blank is missing.
-    entities: names of the entities that its metadata states. section: headings above the text, outermost first, the
-    document's title first where it has one. Answers, quotes and support are of `text`; whoever looks at the words of a
-    chunk (search, embeddings, rules) reads `full_text`.
+    Attributes:
+      chunk_id: unique in its corpus.
+      text: of the passage.
+      source: path of its document relative to the corpus; the last part is the file name.
+      page: position of the page in the document, from 1, or None.
+      page_label: as printed.
+      tags: `domain`, `doc_type`, `product`, `vendor`, `version` and any other; blank is missing.
+      entities: names of the entities that its metadata states.
+      section: headings above the text, outermost first, the document's title first where it has one. Answers, quotes
+        and support are of `text`; whoever looks at the words of a chunk (search, embeddings, rules) reads `full_text`.
     """
 
     chunk_id: str
@@ -277,7 +292,11 @@ class Corpus:
 
     Its length is the number of its chunks, and a loop over it gives them.
 
-    pictures: where the file of each chunk that is a picture lies on this machine, by chunk id; no part of the content.
+    Attributes:
+      name: of the collection.
+      chunks: in their order.
+      pictures: where the file of each chunk that is a picture lies on this machine, by chunk id; no part of the
+        content.
 
     Example:
       >>> corpus = Corpus("home", (Chunk("a", "Glass is covered.", "a.md"), Chunk("b", "Hail is not.", "a.md")))
@@ -335,7 +354,12 @@ class Corpus:
 class Curve(NamedTuple):
     """Bins or steps of a rate, in order: k of n cases, y = k / n, at x.
 
-    x: mean score of a bin, or coverage of a step. at: lower end of the bin, or threshold of the step; all [N].
+    Attributes:
+      x: mean score of a bin, or coverage of a step.
+      y: rate k / n.
+      n: cases.
+      k: cases that count.
+      at: lower end of the bin, or threshold of the step.
     """
 
     x: NDArray[np.float64]
@@ -364,11 +388,23 @@ class Curve(NamedTuple):
 class Case(NamedTuple):
     """A question with its label (rule S6.1).
 
-    expect_status: one of `ok`, `refuse`, `ambiguous`; None where nobody labelled it: it is decided and counts in no
-    rate. expect_sources: all must be among the sources, each `path` or `path#page`; a file name that is unique in the
-    corpus stands for the path. expect_sources_any: at least one must be. selected_sources: documents that the user
-    named. extra: any further keys of the record, kept as they came; of a set that grades relevance, `source_grades`
-    (see there).
+    Attributes:
+      id: unique in the set.
+      query: the question.
+      expect_status: one of `ok`, `refuse`, `ambiguous`; None without a label: the case is decided and counts in no
+        rate.
+      expect_sources: all must be among the sources, each `path` or `path#page`; a file name that is unique in the
+        corpus replaces the path.
+      expect_sources_any: at least one must be among the sources.
+      min_sources: different (path, page) that the sources must hold at least (rule S6.3).
+      selected_sources: documents that the user named.
+      expect_option: number of the option that must hold the expected sources, from 1 (rule S6.3).
+      answer: gold answer.
+      intent: kind of question, for slices.
+      doctype: kind of document, for slices.
+      split: `tune`, `certify` or `report`.
+      notes: of whoever labelled it.
+      extra: any further keys of the record, unchanged; of a set that grades relevance, `source_grades` (see there).
     """
 
     id: str
@@ -404,7 +440,10 @@ SOURCE_GRADES = "source_grades"  # key of `extra`
 
 
 def source_grades(case: Case) -> dict[str, float]:
-    """Grade of each expected source, above 0: what `extra["source_grades"]` says of it, else 1.
+    """Grade of each expected source, above 0: that of `extra["source_grades"]`, else 1.
+
+    Args:
+      case: with expected sources.
 
     Raises:
       ValueError: it is no mapping of expected sources to numbers above 0.
@@ -432,13 +471,20 @@ UNLABELLED = -1  # code of a case without a label
 
 
 def label_codes(cases: Sequence[Case]) -> NDArray[np.int8]:
-    """Labels as codes of `Status`, [Q]; `UNLABELLED` where a case has none."""
+    """Labels as codes of `Status`, [Q]; `UNLABELLED` where a case has none.
+
+    Args:
+      cases: labelled or not.
+    """
     codes = [UNLABELLED if case.expect_status is None else Status[case.expect_status] for case in cases]
     return np.array(codes, dtype=np.int8)
 
 
 def check_labelled(codes: NDArray[np.int8]) -> NDArray[np.int8]:
     """Labels as they are, where every case has one.
+
+    Args:
+      codes: of `label_codes`, [Q].
 
     Raises:
       ValueError: some have none, so that nothing can be counted over all.
@@ -461,14 +507,20 @@ those that are labelled with `trace.subset`.
 
 @holds_read_only
 class Hits(NamedTuple):
-    """What retrieval measured, [Q, A, D, K], hits in ascending `l2`, padded at the end.
+    """Measurements of retrieval, [Q, A, D, K], hits in ascending `l2`, padded at the end.
 
-    chunk: index into the trace's chunks, -1 where there is no hit. rank: place in the arm's final
-    order from 0, -1 where there is no hit. l2: squared L2 distance to the original query. cosine:
-    to the original query. s_hybrid: fused score over its maximum, in [0, 1]. s_rerank: reranker's
-    score in [0, 1], NaN where the hit was not reranked. s_raw: the reranker's raw score. anchor_sim:
-    cosine of the query and the hit's first 800 characters. sig_sim, sig_sim_strict: cosine of the
-    query and the hit's rendered signature. n_reranked [Q, A, D]: hits of rank below it were reranked.
+    Attributes:
+      chunk: index into the trace's chunks, -1 where there is no hit.
+      rank: place in the arm's final order from 0, -1 where there is no hit.
+      l2: squared L2 distance to the original query.
+      cosine: to the original query.
+      s_hybrid: fused score over its maximum, in [0, 1].
+      s_rerank: reranker's score in [0, 1], NaN where the hit was not reranked.
+      s_raw: the reranker's raw score.
+      anchor_sim: cosine of the query and the hit's first 800 characters.
+      sig_sim: cosine of the query and the hit's rendered signature.
+      sig_sim_strict: likewise, of the strict signature.
+      n_reranked: hits of rank below it were reranked, [Q, A, D].
     """
 
     chunk: NDArray[np.int32]
@@ -488,7 +540,12 @@ class Hits(NamedTuple):
 
 
 def map_fields(hits: Hits, change: Callable[[NDArray[Any]], Any]) -> Hits:
-    """Hits with every field changed alike, such as `map_fields(hits, lambda field: field[rows])`."""
+    """Hits with every field changed alike, such as `map_fields(hits, lambda field: field[rows])`.
+
+    Args:
+      hits: to change.
+      change: function of a field.
+    """
     return Hits(*[change(field) for field in hits])
 
 
@@ -497,6 +554,9 @@ MOST_HITS = 32_000  # of a case, arm and depth: places of sets of hits are of 16
 
 def check_n_hits(n_hits: int) -> None:
     """Stop at more hits of a case than the algebra counts.
+
+    Args:
+      n_hits: hits of a case.
 
     Raises:
       ValueError: more than `MOST_HITS`.
@@ -524,10 +584,13 @@ FLOAT_FIELDS = (
 
 
 class Generation(NamedTuple):
-    """What a generator says to a question.
+    """Answer of a generator to a question.
 
-    text: the answer, '' where there is none. confidence: as the generator has it, in [0, 1], NaN where it has none.
-    cited: positions, from 0, of the passages it rests on. reason: why there is no answer.
+    Attributes:
+      text: the answer, '' where there is none.
+      confidence: as the generator has it, in [0, 1], NaN where it has none.
+      cited: positions, from 0, of the passages it rests on.
+      reason: why there is no answer.
     """
 
     text: str
@@ -539,8 +602,11 @@ class Generation(NamedTuple):
 class ModelUnavailableError(RuntimeError):
     """A language model or its server failed. It gave no answer, and that is no refusal either (rule S0.1).
 
-    kind: of the failure, such as `timeout`, `no connection`, `cut off`, `HTTP 503` or `malformed reply`. reason: what
-    happened, on one line and without secrets. seconds: from the request to the failure, NaN where not measured.
+    Args:
+      message: of the exception.
+      kind: of the failure, such as `timeout`, `no connection`, `cut off`, `HTTP 503` or `malformed reply`.
+      reason: of the failure, on one line and without secrets.
+      seconds: from the request to the failure, NaN where not measured.
     """
 
     def __init__(self, message: str, *, kind: str = "failure", reason: str = "", seconds: float = float("nan")) -> None:
@@ -549,7 +615,7 @@ class ModelUnavailableError(RuntimeError):
 
 
 class Generator(Protocol):
-    """What writes answers.
+    """Protocol of a generator of answers.
 
     It raises `ModelUnavailableError` where its model fails. It may state `gives_confidence`: True where its answers
     carry a confidence, though one of them may lack it; False where none does. One that learns this from its server has
@@ -561,16 +627,23 @@ class Generator(Protocol):
         """Stable identifier; belongs into fingerprints and cache keys."""
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        """Answer from the passages alone, or none with the reason."""
+        """Answer from the passages alone, or none with the reason.
+
+        Args:
+          question: of the user.
+          passages: the chosen hits, the best first.
+        """
 
 
 @holds_read_only
 class PatternHits(NamedTuple):
-    """What a policy's patterns hit in queries and chunks (rule S0.6).
+    """Matches of a policy's patterns in queries and chunks (rule S0.6).
 
-    counts: patterns that match, int [Q, 6], columns deny, allow, generic, facet, compare,
-    coverage_generic. query_entities: [Q], in the policy's order. chunk_entities: [C], stated by the
-    metadata or named in the text.
+    Attributes:
+      patterns_hash: of the patterns.
+      counts: patterns that match, int [Q, 6], columns deny, allow, generic, facet, compare, coverage_generic.
+      query_entities: [Q], in the policy's order.
+      chunk_entities: [C], stated by the metadata or named in the text.
     """
 
     patterns_hash: str
@@ -585,12 +658,21 @@ class PatternHits(NamedTuple):
 
 @holds_read_only
 class Answers(NamedTuple):
-    """What a generator said to N sets of hits that a decision may rest on, each scored against those hits.
+    """Answers of a generator to N sets of hits that a decision may rest on, each scored against those hits.
 
-    generator, scorer: names of what wrote and what checked them. row, arm, depth: of the set, int [N]. chunks: the set
-    in its order, [N, k], -1 at the end. text: as it leaves the system, '' where nothing is left. confidence: the
-    generator's own, NaN where it has none. support: least support of a claim, NaN without a claim. claim: the least
-    supported. cited: chunks that the text cites. refused: why hygiene or the generator leaves no answer, else ''.
+    Attributes:
+      generator: name of what wrote them.
+      scorer: name of what checked them.
+      row: number of the set's case, int [N].
+      arm: number of the set's arm, int [N].
+      depth: depth of the set, int [N].
+      chunks: the set in its order, [N, k], -1 at the end.
+      text: as it leaves the system, '' where nothing is left.
+      confidence: the generator's own, NaN where it has none.
+      support: least support of a claim, NaN without a claim.
+      claim: the least supported.
+      cited: chunks that the text cites.
+      refused: why hygiene or the generator leaves no answer, else ''.
     """
 
     generator: str
@@ -613,7 +695,12 @@ class Answers(NamedTuple):
 
 @holds_read_only
 class Latency(NamedTuple):
-    """Milliseconds by stage of retrieval, [Q, A, D, stages]; NaN where a stage did not run. No part of any hash."""
+    """Milliseconds by stage of retrieval, [Q, A, D, stages]; NaN where a stage did not run. No part of any hash.
+
+    Attributes:
+      stages: names.
+      ms: milliseconds, [Q, A, D, stages].
+    """
 
     stages: tuple[str, ...]
     ms: NDArray[np.float64]
@@ -626,14 +713,21 @@ def _read_only_columns(columns: Mapping[str, NDArray[np.float64]]) -> dict[str, 
 @converted(vectors=read_only, columns=_read_only_columns)
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, repr=False)
 class TraceData:
-    """Everything retrieval measured for a set of cases, stored once and replayed ever after.
+    """All measurements of retrieval for a set of cases, stored once and replayed.
 
-    cases: [Q]. chunks: those that occur among the hits, in corpus order. arms: names of the retrieval strategies, [A].
-    hits: see `Hits`. pattern_hits: of the patterns it was built with. meta: corpus, models, parameters and the
-    fingerprint over all of them. queries: what each arm searched at each depth, [Q][A][D]. answers: what was
-    generated from its hits. latency: of its retrieval. vectors: embeddings of the chunks, float32 [C, dim], of unit
-    length; None where hits came from elsewhere. columns: signals that need more than the hits, those of
-    `signals.PARSED` and the user's own, by name, [Q, A, D] each, NaN where there is nothing to measure.
+    Attributes:
+      cases: [Q].
+      chunks: chunks that occur among the hits, in corpus order.
+      arms: names of the retrieval strategies, [A].
+      hits: see `Hits`.
+      pattern_hits: of the patterns it was built with.
+      meta: corpus, models, parameters and the fingerprint over all of them.
+      queries: the queries that each arm searched at each depth, [Q][A][D].
+      answers: generated from its hits.
+      latency: of its retrieval.
+      vectors: embeddings of the chunks, float32 [C, dim], of unit length; None where the hits are from another system.
+      columns: signals that need more than the hits, those of `signals.PARSED` and the user's own, by name, [Q, A, D]
+        each, NaN where there is nothing to measure.
     """
 
     cases: tuple[Case, ...]
@@ -686,16 +780,30 @@ class TraceData:
         return self
 
     def measured_once(self, policy: object, arm: str | None) -> AbstractContextManager[Self]:
-        """The trace itself: what is in memory is measured where it is replayed."""
+        """The trace itself: a trace in memory is measured where it is replayed.
+
+        Args:
+          policy: not read.
+          arm: not read.
+        """
         del policy, arm
         return nullcontext(self)
 
     def evidence_for(self, policies: object, arm: str | None) -> None:
-        """None: no evidence of a trace in memory is stored."""
+        """None: no evidence of a trace in memory is stored.
+
+        Args:
+          policies: not read.
+          arm: not read.
+        """
         del policies, arm
 
     def arm(self, name: str) -> int:
-        """Position of an arm on axis A."""
+        """Position of an arm on axis A.
+
+        Args:
+          name: of the arm.
+        """
         if not isinstance(name, str) or name not in self.arms:
             msg = f"arm must be one of {', '.join(self.arms)}, got {name!r}; build the trace with it to replay it."
             raise ValueError(msg)
@@ -742,7 +850,11 @@ class TraceData:
 
 
 def count_cases(cases: Iterable[Case]) -> CaseCounts:
-    """Cases by split and label, both sorted."""
+    """Cases by split and label, both sorted.
+
+    Args:
+      cases: to count.
+    """
     pairs = Counter((case.split or NONE, case.expect_status or NONE) for case in cases)
     counts: CaseCounts = {}
     for (split, label), n in sorted(pairs.items()):
@@ -751,7 +863,10 @@ def count_cases(cases: Iterable[Case]) -> CaseCounts:
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """Counts by name in a line, the most first.
+    """Counts by name in a line, the largest first.
+
+    Args:
+      counts: by name.
 
     Example:
       >>> counted({"refuse": 1, "ok": 1_200})
@@ -761,10 +876,11 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def case_positions(rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int) -> NDArray[np.int64]:
-    """Positions of the cases of a trace that are kept, as an array.
+    """Positions of the selected cases of a trace, as an array.
 
     Args:
-      rows: positions from 0, in any order. n_cases: cases of the trace.
+      rows: positions from 0, in any order.
+      n_cases: cases of the trace.
 
     Raises:
       ValueError: a mask, ids or other values that are no whole numbers, or a position that no case has.

@@ -94,7 +94,8 @@ class TestByHand:
         trace = trace_of(*[(graded(a=1, b=3), found("a.md", "b.md"))] * 4)
         dense = trace.hits._replace(rank=trace.hits.rank[..., ::-1])
         both = (np.concatenate(pair, axis=1) for pair in zip(trace.hits, dense, strict=True))
-        weights = fusion_weights(replace(trace, arms=("bm25", "dense"), hits=type(trace.hits)(*both)), weights=(0.5, 1.0, 1.4))
+        both_arms = replace(trace, arms=("bm25", "dense"), hits=type(trace.hits)(*both))
+        weights = fusion_weights(both_arms, weights=(0.5, 1.0, 1.4))
         assert weights.dense_weight == 1.4
         assert list(weights.table.columns[-2:]) == ["nDCG@10 (graded)", "nDCG@10 (binary)"]
 

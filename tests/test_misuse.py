@@ -217,7 +217,11 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
         lambda system, trace: system.add_signals(trace, trace),
         "signals must be names of signals .*, got a trace",
     ),
-    ("fusion_weights", lambda system, trace: system.fusion_weights(trace, weights=POLICY), "weights must be .*, got a policy"),
+    (
+        "fusion_weights",
+        lambda system, trace: system.fusion_weights(trace, weights=POLICY),
+        "weights must be .*, got a policy",
+    ),
     ("fusion_weights", lambda system, trace: system.fusion_weights(trace, weights=0.5), "got 0.5; put them in a list"),
     ("ask", lambda system, _: system.ask("q", system=None), "got None; .*System.open"),
     ("ask", lambda system, _: system.ask("q", labb=LAB), "no argument labb; did you mean lab"),

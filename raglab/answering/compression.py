@@ -202,25 +202,25 @@ def compress(
     meaning: Meaning | None = None,
     pack: Pack = GENERIC,
 ) -> Compression:
-    """Sentences, list items and table rows that carry what a question asks, the best first while they fit the budget.
+    """Sentences, list items and table rows that answer a question, the best first while they fit the budget.
 
-    A sentence carries something where it, a line beside it or the headings above it have a content word, name or number
-    of the question (words by their first five letters), or where it has a date, sum, number or name and the question
-    asks for one. The order is that of the extractive generator's support. A passage that shares nothing with the
-    question was chosen for its meaning: all of its sentences count, after the others.
+    A sentence counts where it, a line next to it or a heading above it has a content word, name or number of the
+    question (words by their first five letters), or where it has a date, sum, number or name and the question asks for
+    one. The order is that of the extractive generator's support. A passage that shares nothing with the question was
+    chosen for its meaning: all of its sentences count, after the others.
 
-    What is kept stands in the order of the passages, and brings along what it would mislead without: the headings above
-    it, the head of its table, the line that leads on to it (`Not covered:`).
+    The result is in the order of the passages, with the context that it would mislead without: the headings above a
+    sentence, the head of its table, the line that introduces it (`Not covered:`).
 
     Args:
       question: any text.
       passages: the chosen hits, the best first.
-      budget: tokens of all that is kept, at least 1.
-      keep: positions of passages that must not go, such as those that an answer cites: the best sentence of each stays,
+      budget: most tokens of the result, at least 1.
+      keep: positions of passages that must stay, such as those that an answer cites: the best sentence of each stays,
         **even where that goes beyond the budget**. Without any, the best sentence of all stays in the same way.
       count: tokens of a text.
       meaning: how near each of some sentences is to the question, such as a cosine, at most 1; added to their score.
-      pack: whose nouns name amounts.
+      pack: the pack whose nouns name amounts.
 
     Raises:
       ValueError: a budget below 1, a position that no passage has, or a meaning that is missing.

@@ -54,9 +54,13 @@ def whole_text(completion: Completion, name: str, max_tokens: int) -> str:
 class ModelGenerator:
     """A generator that asks a language model. A model that fails raises `ModelUnavailableError`, never refuses (S0.1).
 
-    client: `raglab.OpenAIClient` or `raglab.LocalModel`. prompt: its instructions. max_tokens: of the answer; one that
-    is cut off there is none. max_prompt_tokens: of instructions, passages and question, as they are estimated before
-    they are sent: passages are shortened by `fit_passages`. seed: of the client's chance.
+    Attributes:
+      client: `raglab.OpenAIClient` or `raglab.LocalModel`.
+      prompt: its instructions.
+      max_tokens: most tokens of the answer; an answer that is cut off there counts as missing.
+      max_prompt_tokens: most tokens of instructions, passages and question, as estimated before they are sent;
+        `fit_passages` shortens the passages.
+      seed: of the client's chance.
     """
 
     client: ModelClient
@@ -81,7 +85,7 @@ class ModelGenerator:
         return self.prompt.identity
 
     def probe(self) -> Capabilities:
-        """What the model's backend can do, asked now where it is a server.
+        """Capabilities of the model's backend; a server is asked now.
 
         Raises:
           ModelUnavailableError: the model failed.
@@ -89,7 +93,7 @@ class ModelGenerator:
         return self.client.probe()
 
     def probe_confidence(self) -> bool | None:
-        """Whether replies carry log-probabilities; one that is kept as giving none is asked again.
+        """Whether replies carry log-probabilities; a server that is known to give none is asked again.
 
         Raises:
           ModelUnavailableError: the model failed.
@@ -97,7 +101,11 @@ class ModelGenerator:
         return self.client.capabilities().logprobs or self.client.probe().logprobs
 
     def prompt_messages(self, question: str, passages: Sequence[Chunk]) -> tuple[Message, ...]:
-        """What the model is sent: instructions, passages as they fit, question.
+        """Messages to the model: instructions, passages as they fit, question.
+
+        Args:
+          question: of the user.
+          passages: the chosen hits, the best first.
 
         Raises:
           ModelUnavailableError: there is no room for a passage.
@@ -112,6 +120,10 @@ class ModelGenerator:
         """The model's answer, its confidence, and the passages it cites; none where the model declines.
 
         The confidence is the geometric mean of the probabilities of the answer's tokens, NaN where they are not known.
+
+        Args:
+          question: of the user.
+          passages: the chosen hits, the best first; the answer cites them by position.
 
         Raises:
           ModelUnavailableError: the model failed, its answer is cut off or empty, or the prompt has no room for a

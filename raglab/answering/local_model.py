@@ -44,20 +44,20 @@ class _Step(NamedTuple):
 class LocalModel:
     """A causal language model that is read in this process, on one thread, one request at a time.
 
-    Args:
+    Attributes:
       name_or_folder: a folder with weights in safetensors, a file in GGUF or the folder of one (which needs the extra
         `raglab-toolkit[local]`), or a name of the local model cache or the hub.
       timeout: seconds of all calls of a question that is asked live, or of a call alone; a reply that is not whole by
         then is lost.
-      temperature: 0 takes the most probable token, so that nothing hangs on the seed.
+      temperature: 0 takes the most probable token, so that the seed changes nothing.
       download: whether the hub may be asked for it, as for an encoder.
 
     The model is loaded with the first request, or by `load`; its name is read from its files. Threads may share it: one
     reply is written at a time, and the time of a call alone begins with its turn.
 
     Raises:
-      TypeError: what is neither a name nor a path.
-      ValueError: the numbers must be in range, and a path must exist.
+      TypeError: the first argument is neither a name nor a path.
+      ValueError: a number is out of range, or a path does not exist.
 
     Example:
       >>> LocalModel("SmolLM2-135M-Instruct.Q4_1.gguf").complete([{"role": "user", "content": "Hi"}])  # doctest: +SKIP
@@ -92,7 +92,8 @@ class LocalModel:
         """The loaded model.
 
         Raises:
-          ImportError, ValueError: see `raglab.models.load_causal_model`; or the files changed since it was named.
+          ImportError: see `raglab.models.load_causal_model`.
+          ValueError: see `raglab.models.load_causal_model`; or the files changed since the model was named.
         """
         if self._loaded:  # without waiting for a reply that is being written
             return self._loaded[0]
@@ -126,8 +127,16 @@ class LocalModel:
     ) -> Completion:
         """Reply of the model; see `ModelClient.complete`.
 
-        With a schema the reply is the first JSON object that the model writes, and ends with it; whether it keeps the
-        schema is not held.
+        With a schema the reply ends after the first JSON object that the model writes; whether this object follows the
+        schema is not checked.
+
+        Args:
+          messages: with `role` and `content`; the last one is the user's.
+          schema: JSON schema of the reply; None for free text.
+          max_tokens: most tokens of the reply, at least 1.
+          stop: texts at which the reply ends; they are no part of it.
+          seed: of the draws, at least 0.
+          top: alternatives that are returned for each token.
 
         Raises:
           ModelUnavailableError: a prompt that leaves no room for the reply, or no reply in time.
@@ -175,6 +184,10 @@ class LocalModel:
     def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
         """Tokens of a given reply with their log-probabilities, in the model's own template; see `ModelClient.scores`.
 
+        Args:
+          messages: with `role` and `content`; the last one is the user's.
+          reply: the text to score.
+
         Raises:
           ModelUnavailableError: a prompt that leaves no room for the reply.
         """
@@ -191,11 +204,11 @@ class LocalModel:
         )
 
     def capabilities(self) -> Capabilities:
-        """What the model can do; nothing is asked."""
+        """Capabilities of the model; no request is made."""
         return Capabilities(True, TOP, "text", "exact", self.load().context, seed=True)
 
     def probe(self) -> Capabilities:
-        """What the model can do; nothing is asked."""
+        """Capabilities of the model; no request is made."""
         return self.capabilities()
 
     def _steps(self, model: CausalModel, ids: Sequence[int], rng: np.random.Generator, top: int) -> Iterator[_Step]:

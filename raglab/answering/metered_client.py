@@ -37,13 +37,18 @@ class TokenCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestBudget:
-    """What requests to a model may cost.
+    """Limits on the requests to a model.
 
-    tokens: read and written. cost: in the currency of the prices. price_prompt, price_completion: of 1,000 tokens.
-    calls: requests. seconds: that may pass from the first request on.
+    Attributes:
+      tokens: most tokens, read and written.
+      cost: highest cost, in the currency of the prices.
+      price_prompt: price of 1,000 tokens that are read.
+      price_completion: price of 1,000 tokens that are written.
+      calls: most requests.
+      seconds: most seconds from the first request on.
 
     Raises:
-      ValueError: a number is negative or NaN, or a limit on the cost comes without a price.
+      ValueError: a number is negative or NaN, or a limit on the cost is given without a price.
     """
 
     tokens: float = math.inf
@@ -69,6 +74,9 @@ class RequestBudget:
 
     def price(self, tokens: TokenCount) -> float:
         """Cost of tokens.
+
+        Args:
+          tokens: counts of tokens read and written.
 
         Example:
           >>> RequestBudget(price_prompt=0.5, price_completion=2.0).price(TokenCount(4000, 500))

@@ -131,13 +131,17 @@ def _now() -> float:
 class OpenAIClient:
     """A language model behind an OpenAI-compatible server.
 
-    model: as the server calls it. base_url: such as `http://127.0.0.1:8000/v1`; a user and a password in it go before
-    the key, and stand in no name, representation or reason. key_env: variable of the environment that holds the key, in
-    capitals unless it is set already; where it is not set, none is sent. The key itself is no argument. timeout:
-    seconds of all calls of a question that is asked live, or of a call alone: every attempt, the pauses between them,
-    headers and body; a probe, which asks once, has as many of its own. max_retries: further attempts after a 408, 409,
-    429 or 5xx or a broken connection, after the seconds that Retry-After asks for; none where these are over 60 or
-    outlast the timeout. temperature: 0 takes the most probable token.
+    Attributes:
+      model: its name on the server.
+      base_url: such as `http://127.0.0.1:8000/v1`; a user and a password in it take precedence over the key, and appear
+        in no name, representation or reason.
+      key_env: variable of the environment that holds the key, in capitals unless it is set already; where it is not
+        set, none is sent. The key itself is no argument.
+      timeout: seconds of all calls of a question that is asked live, or of a call alone: every attempt, the pauses
+        between them, headers and body; a probe, which asks once, has as many of its own.
+      max_retries: further attempts after a 408, 409, 429 or 5xx or a broken connection, after the seconds that
+        Retry-After asks for; none where these are over 60 or outlast the timeout.
+      temperature: 0 takes the most probable token.
 
     A server that fails five times in a row is left alone for 30 seconds, then for twice as long after each further
     failure, up to 8 minutes: requests fail at once.
@@ -211,6 +215,14 @@ class OpenAIClient:
 
         How the server is held to a schema, and how many alternatives it gives, is what `capabilities` finds.
 
+        Args:
+          messages: with `role` and `content`; the last one is the user's.
+          schema: JSON schema of the reply; None for free text.
+          max_tokens: most tokens of the reply.
+          stop: texts at which the reply ends; they are no part of it.
+          seed: of the server's draws.
+          top: alternatives that are returned for each token.
+
         Raises:
           ModelUnavailableError: no reply in time, no connection, an error of HTTP, a reply that cannot be read.
           ValueError: alternatives are wanted of a server that gives none.
@@ -241,6 +253,10 @@ class OpenAIClient:
     def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
         """Tokens of a given reply with their log-probabilities, by an echoed completion; see `ModelClient.scores`.
 
+        Args:
+          messages: with `role` and `content`; the last one is the user's.
+          reply: the text to score.
+
         Raises:
           ModelUnavailableError: the server failed.
           ValueError: the server does not echo a prompt with its log-probabilities, each at its own token.
@@ -261,7 +277,7 @@ class OpenAIClient:
         )
 
     def capabilities(self) -> Capabilities:
-        """What the server can do, by a handful of tokens; asked once and kept on disk by address and model.
+        """Capabilities of the server, by a handful of tokens; asked once and stored on disk by address and model.
 
         Raises:
           ModelUnavailableError: the server failed.
@@ -275,7 +291,7 @@ class OpenAIClient:
         return known
 
     def probe(self) -> Capabilities:
-        """What the server can do, asked now within one `timeout`, and kept.
+        """Capabilities of the server, asked now within one `timeout`, and stored.
 
         Raises:
           ModelUnavailableError: the server failed, or refuses the plainest request.

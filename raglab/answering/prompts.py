@@ -33,7 +33,10 @@ _END = re.compile(r"(?<=[.!?…。！？।؟])\s+|\n+")
 class Prompt(NamedTuple):
     """Instructions for one task of a model.
 
-    name: of the task. version: of the text, from 1. text: what the model is told before the data.
+    Attributes:
+      name: of the task.
+      version: of the text, from 1.
+      text: what the model reads before the data.
     """
 
     name: str

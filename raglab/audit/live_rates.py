@@ -93,15 +93,19 @@ def live_rates(
     """False refusals, needless questions and corrections among the latest requests, from labels and from feedback.
 
     Args:
-      last: so many requests make a window; None where days do. days: so many days before its last request. every: a
-        window ends at each such number of requests, for a course over time; only the newest where not given. level: of
-        the intervals.
+      log: audit log whose requests are counted.
+      last: number of requests in a window; None where `days` is given.
+      days: length of a window in days before its last request.
+      every: requests from the end of one window to the end of the next, for a course over time; only the newest window
+        where not given.
+      level: of the intervals, in (0, 1).
 
-    Returns: a row a window, rate and source: until and since (moments of its last and first request), estimate, low,
-      high, level, known (requests with a label or feedback that the estimate rests on), covered (requests it speaks
-      of), unknown (requests without a label, or without feedback; of the correction rate, answers without feedback),
-      requests (of the window, without those whose model failed) and errors (those). NaN where nothing is known, and
-      where 0 of 0 is.
+    Returns:
+      A row a window, rate and source: until and since (moments of its last and first request), estimate, low, high,
+        level, known (requests with a label or feedback that the estimate rests on), covered (requests it covers),
+        unknown (requests without a label, or without feedback; of the correction rate, answers without feedback),
+        requests (of the window, without those whose model failed) and errors (those). NaN where nothing is known, and
+        where 0 of 0 is.
 
     Raises:
       ValueError: no window, one below a request, or a level outside (0, 1).

@@ -308,7 +308,7 @@ _JOINT: ContextVar[tuple[Database, Entries] | None] = ContextVar("_JOINT", defau
 class AuditLog:
     """An audit log in a file or a database; see the module. Several processes may share one.
 
-    What is said of a request that the log does not have is refused with a ValueError.
+    A method that names a request which the log does not hold raises a ValueError.
     """
 
     def __init__(
@@ -326,12 +326,16 @@ class AuditLog:
         """Name the log; it is opened on first use.
 
         Args:
-          log: a file, or a URL with `://`. learner: settings that signals are learned under; each is kept with what it
-            decided. query: whether a question is kept as its text, as a hash (a short one can be guessed), or not at
-            all; with its text go values and quotations of it, but no reply or answer. keep_days: `forget` without a
-            moment forgets what is older; 0 is never. silence: when it confirms a
-            default applied silently. create: whether the log is made where it is not there. patience_s: seconds to wait
-            for a turn to write, see `Database`.
+          log: a file, or a URL with `://`.
+          learner: settings that signals are learned under; each signal is stored with the settings that it was learned
+            under.
+          query: whether a question is stored as its text, as a hash (a short one can be guessed), or not at all; values
+            and quotations of it go with its text, replies and answers do not.
+          keep_days: `forget` without a moment blanks what is older, in days; 0 is never.
+          silence: when silence confirms a default that was applied silently.
+          create: whether the log is made where it does not exist.
+          clock: current time with a time zone, where a method gets no `now`.
+          patience_s: seconds to wait for a turn to write, see `Database`.
 
         Raises:
           ValueError: query is none of the three, keep_days below 0, a rule of silence that could confirm nothing.
@@ -362,18 +366,26 @@ class AuditLog:
         models: Mapping[str, str],
         now: datetime | None = None,
     ) -> bool:
-        """Log a request before anything is done for it; whether it goes on with one that was stopped.
+        """Log a request before anything is done for it; true where it continues one that was stopped.
 
         A request without decision or clarification, as of a process that was killed, may be opened again by the same
         question to the same system: it keeps its row.
 
         Args:
-          session: whose requests follow one another; '' is a request alone, whose silence ends by the clock only.
-          parsed: a `ParsedQuestion` or a mapping of its fields. models: name by part; `prompt_version` among them.
+          request_id: of the request, unique in the log.
+          question: the user's text.
+          session: the session whose requests follow one another; '' is a request alone, whose silence ends by the clock
+            only.
+          documents: files that the user named.
+          parsed: a `ParsedQuestion` or a mapping of its fields.
+          policy: the policy that decides it.
+          fingerprint: of the system.
+          models: name by part; `prompt_version` among them.
+          now: with a time zone; the log's clock where not given.
 
         Raises:
-          ValueError: the id is no text or had its decision or another question, question or session is
-            none, `now` has no time zone.
+          ValueError: the id is no text or had its decision or another question, question or session is none, `now` has
+            no time zone.
         """
         check_id(request_id)
         check_texts(question=question, session=session)
@@ -434,7 +446,12 @@ class AuditLog:
             return None if last is None else last["models"].get("pack")
 
     def rows(self, target_field: str | None = None, doctype: str | None = None) -> tuple[ClarificationDefault, ...]:
-        """Latest versions of the default table's rows, of a field or doctype where given."""
+        """Latest versions of the default table's rows, of a field or doctype where given.
+
+        Args:
+          target_field: only rows of this field.
+          doctype: only rows of this doctype.
+        """
         where = {"target_field": target_field, "doctype": doctype}
         with self.log.reading() as log, as_written():
             return default_table().rows(log, **{name: value for name, value in where.items() if value is not None})
@@ -443,7 +460,9 @@ class AuditLog:
         """Count a request for a row of the default table, once; return the row, new where it did not exist.
 
         Args:
+          request_id: of the request.
           key: target field, doctype, sub-conditions.
+          now: with a time zone; the log's clock where not given.
         """
         at = datetime.fromisoformat(self._at(now))
         with self._writing() as log:
@@ -464,11 +483,19 @@ class AuditLog:
         tried: Sequence[str] = (),
         now: datetime | None = None,
     ) -> None:
-        """Log that the user is asked, once a request (rule S5.2), with the row as it is now.
+        """Log a question to the user, once a request (rule S5.2), with the row as it is now.
 
         Args:
-          row: of the default table that the values are of. why: gate, schedule or value of information, in words.
-          gain, cost: of asking, in the units of the error's cost. tried: values that failed in this request.
+          request_id: of the request.
+          request: the question to the user.
+          row: of the default table that the values belong to.
+          kind: of the question.
+          why: gate, schedule or value of information, in words.
+          gain: expected gain of asking, in the unit of the error's cost.
+          cost: cost of asking, in the unit of the error's cost.
+          conditions: of the request, by column.
+          tried: values that failed in this request.
+          now: with a time zone; the log's clock where not given.
 
         Raises:
           ValueError: request or row is not in the log, or the request was asked about already.
@@ -489,10 +516,16 @@ class AuditLog:
         kind: str,
         now: datetime | None = None,
     ) -> None:
-        """Log that a row's value was applied silently, with the row as it is now; a row once a request.
+        """Log that a row's value was applied silently, with the row as it is now; once a request and row.
 
         Args:
-          gate: verdict of the row's gate; None asks it. value, conditions: such as silence can confirm.
+          request_id: of the request.
+          row: the row whose value was applied.
+          value: the value that was applied, and that silence can confirm.
+          gate: verdict of the row's gate; None reads it from the row.
+          conditions: of the request, by column, under which silence can confirm the value.
+          kind: of the question that was not asked.
+          now: with a time zone; the log's clock where not given.
         """
         verdict = row_gate(row, self.learner) if gate is None else gate
         use = DefaultUse(row, value, verdict, kind, conditions)
@@ -504,7 +537,13 @@ class AuditLog:
         default_table().fill_in(log, request, {"at": self._at(now), "value": use.value} | columns)
 
     def replied(self, request_id: str, reply: str, *, now: datetime | None = None) -> None:
-        """Log what the user said, to a clarification or of an answer."""
+        """Log the user's reply to a clarification or comment on an answer.
+
+        Args:
+          request_id: of the request.
+          reply: the user's text, to a clarification or about an answer.
+          now: with a time zone; the log's clock where not given.
+        """
         check_texts(reply=reply)
         with self._writing() as log:
             request_row(log, request_id)
@@ -523,8 +562,17 @@ class AuditLog:
     ) -> tuple[ClarificationDefault, ...]:
         """Learn from a signal: the row's new versions, and those of rows that a split makes, in one transaction.
 
-        A request gives a row each kind of signal once; a second one changes nothing and gives (). A signal that comes
-        after silence was settled is one more: the half vote of `implicit_ok` stays, since rows are never undone.
+        A request gives a row each kind of signal once; a second one changes nothing and gives (). A signal after
+        silence was settled is one more: the half vote of `implicit_ok` stays, since rows are never undone.
+
+        Args:
+          request_id: of the request.
+          row_key: target field, doctype and sub-conditions of the row.
+          value: the value that the signal is about.
+          signal: one of `default_learner.SIGNALS`.
+          corrected_to: value that the user named when rejecting.
+          conditions: of the request, by column, for a split.
+          now: with a time zone; the log's clock where not given.
 
         Raises:
           ValueError: the request is not in the log; an unknown signal, a value that is empty or too long.
@@ -547,11 +595,15 @@ class AuditLog:
         applied: DefaultUse | None = None,
         now: datetime | None = None,
     ) -> None:
-        """Log what was decided, with every check; of several decisions of a request, one a turn, the last counts.
+        """Log the decision of a request, with every check; of several, one a turn, the last counts.
 
         Args:
-          response: with the keys of rule S0.3. ms: milliseconds, by stage or in all. applied: the default that the
-            decision rests on and the response names, logged with it or not at all.
+          request_id: of the request.
+          response: with the keys of rule S0.3.
+          checks: every check of the decision.
+          ms: milliseconds, by stage or in all.
+          applied: the default that the decision rests on and the response names; both are logged, or neither.
+          now: with a time zone; the log's clock where not given.
         """
         with self._writing() as log:
             request = request_row(log, request_id)
@@ -563,10 +615,12 @@ class AuditLog:
             log.add(DECISIONS, {"at": self._at(now), **row})
 
     def evidence(self, request_id: str, evidence: Mapping[str, Any], *, now: datetime | None = None) -> None:
-        """Log what a clarified request became, retrieved and was answered with.
+        """Log the query, retrieval and answer of a clarified request.
 
         Args:
+          request_id: of the request.
           evidence: query, documents, task, arm, depths and answer, as JSON values.
+          now: with a time zone; the log's clock where not given.
         """
         with self._writing() as log:
             request_row(log, request_id)
@@ -574,26 +628,35 @@ class AuditLog:
             log.add(EVIDENCE, row if self.query == "text" else row | evidence_without_text(row))
 
     def pending(self, request_id: str) -> Pending | None:
-        """What a request waits for: its clarification that nobody replied to; None where it waits for nothing."""
+        """Clarification of a request that nobody has replied to; None where there is none.
+
+        Args:
+          request_id: of the request.
+        """
         with self.log.reading() as log:
             request_row(log, request_id)
             with as_written():
                 return default_table().pending(log, request_id)
 
     def application(self, request_id: str) -> Application | None:
-        """Default that was last applied silently to a request, None where none was."""
+        """Default that was last applied silently to a request, None where none was.
+
+        Args:
+          request_id: of the request.
+        """
         with self.log.reading() as log:
             request_row(log, request_id)
             with as_written():
                 return default_table().application(log, request_id)
 
     def settle(self, *, now: datetime | None = None, session: str | None = None) -> int:
-        """Settle what became of defaults applied silently, as far as it is known; how many were right by silence.
+        """Settle the defaults that were applied silently, where that is possible; the number that silence confirms.
 
         Silence is `implicit_ok` where the answer is ok, the field was filled, and the user neither corrected nor
         rephrased before the session's next request or 24 hours (rule S5.4). Each is settled once.
 
         Args:
+          now: with a time zone; the log's clock where not given.
           session: only requests of it; None settles all.
         """
         at = datetime.fromisoformat(self._at(now))
@@ -613,10 +676,10 @@ class AuditLog:
             return default_table().rebuild(log)
 
     def verify(self, *heads: Head) -> Verification:
-        """Hold every event against the hash chain, and the default table against the events; see `Database.verify`.
+        """Check every event against the hash chain, and the default table against the events; see `Database.verify`.
 
         Args:
-          heads: kept elsewhere before, which the chain must still contain.
+          *heads: of the chain, stored elsewhere before; the chain must still contain them.
 
         Raises:
           InputError: the database cannot read the log.
@@ -626,7 +689,11 @@ class AuditLog:
         return self.log.verify(AUDIT_REBUILDS, heads)
 
     def export(self, folder: str | Path) -> list[Path]:
-        """Write every table of events, and the rows, as Parquet; see `export_tables`."""
+        """Write every table of events, and the rows, as Parquet; see `export_tables`.
+
+        Args:
+          folder: for the Parquet files; made where it does not exist.
+        """
         with self.log.reading() as log, as_written():
             return export_tables(log, Path(folder))
 
@@ -655,7 +722,7 @@ class AuditLog:
         return count
 
     def close(self) -> None:
-        """Let go of the log's files."""
+        """Close the log's files."""
         self.log.close()
 
     def __repr__(self) -> str:

@@ -22,11 +22,14 @@ KEPT = 1.02  # spend over budget up to which a budget counts as kept
 
 
 class Budget(NamedTuple):
-    """What a question may cost on average.
+    """Limit on the mean cost of a question.
 
-    per_question: in the unit of the table's costs, above 0. unit: its name, for displays.
-    price: value lost a unit of cost with which a pacer starts; 0.1 / per_question where None. step: of a pacer, above
-      0: a question that costs k budgets more than its own raises the price by the factor exp(step * k).
+    Attributes:
+      per_question: in the unit of the table's costs, above 0.
+      unit: its name, for displays.
+      price: value lost a unit of cost with which a pacer starts; 0.1 / per_question where None.
+      step: of a pacer, above 0: a question that costs k budgets more than its own raises the price by the factor
+        exp(step * k).
     """
 
     per_question: float
@@ -106,8 +109,12 @@ def table_costs(table: Table) -> Array:
 class Frontier(NamedTuple):
     """Upper concave frontier of the fixed mixtures of arms: no mixture earns more at the same spend.
 
-    spend, reward: [N] of its corners, both ascending; between two corners the two arms are mixed. mixture: [N, A]
-    probabilities. notes: arms that were left out, because some question cannot have them.
+    Attributes:
+      arms: names of the arms that are mixed, [A].
+      spend: of the corners, [N], ascending; between two corners the two arms are mixed.
+      reward: of the corners, [N], ascending.
+      mixture: probabilities of the arms at each corner, [N, A].
+      notes: arms that were left out, because some question cannot have them.
     """
 
     arms: tuple[str, ...]
@@ -122,11 +129,18 @@ class Frontier(NamedTuple):
         return float(self.spend[0])
 
     def reward_at(self, spend: ArrayLike) -> Array:
-        """Most reward at a spend, [...]; NaN below the least, that of the last corner beyond it."""
+        """Most reward at a spend, [...]; NaN below the least, that of the last corner beyond it.
+
+        Args:
+          spend: of a question, [...].
+        """
         return np.interp(np.asarray(spend, np.float64), self.spend, self.reward, left=np.nan)
 
     def mixture_at(self, budget: Budget | float) -> Array:
         """Mixture of most reward that keeps a budget, [A]; of at most two arms.
+
+        Args:
+          budget: mean cost of a question, in the unit of the costs.
 
         Raises:
           ValueError: the budget is below the least spend of a fixed mixture.
@@ -146,6 +160,9 @@ class Frontier(NamedTuple):
 
 def frontier(table: Table) -> Frontier:
     """Frontier of the fixed mixtures of arms that every question can have, exact on this table.
+
+    Args:
+      table: with costs.
 
     Raises:
       ValueError: no arm is available in every question.
@@ -235,7 +252,10 @@ def choose_price(
     its own predictions. A share of the questions decided at the price just below uses the budget up.
 
     Args:
-      reward, cost: predicted, [Q, A], finite where available. spend: what is paid, [Q, A]; `cost` where None.
+      reward: predicted reward, [Q, A], finite where available.
+      cost: predicted cost, [Q, A], finite where available.
+      budget: mean cost of a question, in the unit of `spend`.
+      spend: cost that is paid, [Q, A]; `cost` where None.
       mask: available arms, [Q, A].
 
     Raises:
@@ -315,7 +335,11 @@ def _switches(reward: Array, cost: Array, paid: Array, mask: NDArray[np.bool_] |
 class Pacer(NamedTuple):
     """A price that follows the spend so far; [...] is any batch of plays.
 
-    price: [...] value lost a unit of cost, for the next question. spend: [...] in all. rounds: questions paid.
+    Attributes:
+      budget: the budget that the price holds.
+      price: value lost a unit of cost, for the next question, [...].
+      spend: in all, [...].
+      rounds: questions paid.
     """
 
     budget: Budget
@@ -328,6 +352,7 @@ def start_pacer(budget: Budget | float, batch: tuple[int, ...] = ()) -> Pacer:
     """Pacer before the first question.
 
     Args:
+      budget: the budget that the price holds.
       batch: shape of plays side by side.
     """
     checked = check_budget(budget)
@@ -336,14 +361,15 @@ def start_pacer(budget: Budget | float, batch: tuple[int, ...] = ()) -> Pacer:
 
 
 def pace(pacer: Pacer, cost: ArrayLike) -> Pacer:
-    """Pacer after one more question of each play, which cost so much.
+    """Pacer after one more question of each play, which cost `cost`.
 
-    The price is multiplied by exp(step * (cost / per_question - 1)) and stays within a factor of 10,000 of
-    1 / per_question. While it stays inside, spend - rounds * per_question is exactly
-    per_question / step * ln(price / first price): the overspend of a question falls as 1 / rounds.
+    The price is multiplied by exp(step * (cost / per_question - 1)) and stays within a factor of 10,000 of 1 /
+    per_question. While it stays inside, spend - rounds * per_question is exactly per_question / step * ln(price / first
+    price): the overspend of a question falls as 1 / rounds.
 
     Args:
-      cost: [...] of the question, at least 0; NaN, a cost that never arrives, counts as the budget of a question.
+      pacer: before the question.
+      cost: of the question, [...], at least 0; NaN, a cost that never arrives, counts as the budget of a question.
 
     Raises:
       ValueError: a cost below 0 or infinite.

@@ -24,20 +24,31 @@ FREE.flags.writeable = False
 class Table(NamedTuple):
     """Full information: every arm of every case measured.
 
-    cost: in the user's unit, at least 0; one 0 stands for all where there are none. price: value lost a unit of cost; 0
-    counts costs without charging them. order: in which a simulation plays the rows, `replacement` (a row drawn for each
-    round), `shuffled` (a permutation of the rows in each replication), or `given` (row t in round t); of the last two
-    each row is played once at most. delay: rounds until the reward is there; None: at once. cost_range: least and
-    largest cost that the learner's reward is scaled by; None: those of the table.
+    Attributes:
+      arms: names, [A].
+      value: [Q, A] what counts, net of price * cost, such as a right decision, 0 or 1.
+      reward: [Q, A] what the learner sees, in [0, 1]; NaN never arrives.
+      mask: [Q, A] arms available.
+      features: [Q, F] contexts; F may be 0.
+      feature_names: of the features, [F].
+      ms: [Q, A] milliseconds; NaN unknown.
+      cost: in the user's unit, [Q, A], at least 0; NaN where an arm that is not available states none, and a single 0
+        where there are no costs.
+      price: value lost a unit of cost; 0 counts costs without charging them.
+      order: in which a simulation plays the rows, `replacement` (a row drawn for each round), `shuffled` (a permutation
+        of the rows in each replication), or `given` (row t in round t); of the last two each row is played once at
+        most.
+      delay: rounds until the reward arrives, [Q] or [Q, A]; None: at once.
+      cost_range: least and largest cost that the learner's reward is scaled by; None: those of the table.
     """
 
     arms: tuple[str, ...]
-    value: NDArray[np.float64]  # [Q, A] what counts, net of price * cost, such as a right decision, 0 or 1
-    reward: NDArray[np.float64]  # [Q, A] what the learner sees, in [0, 1]; NaN never arrives
-    mask: NDArray[np.bool_]  # [Q, A] arms available
-    features: NDArray[np.float64]  # [Q, F] contexts; F may be 0
+    value: NDArray[np.float64]
+    reward: NDArray[np.float64]
+    mask: NDArray[np.bool_]
+    features: NDArray[np.float64]
     feature_names: tuple[str, ...]
-    ms: NDArray[np.float64]  # [Q, A] milliseconds; NaN unknown
+    ms: NDArray[np.float64]
     cost: NDArray[np.float64] = FREE  # [Q, A]; NaN where an arm that is not available states none
     price: float = 0.0
     order: str = "replacement"
@@ -65,10 +76,13 @@ class Table(NamedTuple):
         return self.value + self.price * self.cost
 
     def priced(self, price: float) -> Self:
-        """Table under another price of a unit of cost: value and what the learner sees are made again.
+        """Table under another price of a unit of cost: value and reward are computed again.
 
         Value is gross value minus price times cost; the learner sees gross reward minus price times cost, moved into
-        [0, 1] as `from_frame` says.
+        [0, 1] as in `from_frame`.
+
+        Args:
+          price: value lost a unit of cost, at least 0.
 
         Raises:
           ValueError: a price below 0 or not finite.
@@ -104,23 +118,22 @@ class Table(NamedTuple):
     ) -> Self:
         """Table of stored rewards: a row a round, a column an arm.
 
-        A reward that is missing says that the arm was not available in that round. With costs what counts is reward
-        minus price times cost, and the learner sees the same moved into [0, 1]: (reward - price * cost + highest) /
-        (1 + highest - lowest), where highest and lowest are the ends of price * cost over the table, or of
-        `cost_range`, in which two tables share a scale.
+        A missing reward means that the arm was not available in that round. With costs the value is reward minus price
+        times cost, and the learner gets the same moved into [0, 1]: (reward - price * cost + highest) / (1 + highest -
+        lowest), where highest and lowest are the ends of price * cost over the table, or of `cost_range`, in which two
+        tables share a scale.
 
         Args:
-          frame: rewards in [0, 1], [Q, A], beside the columns named below; arms in the order of their columns.
+          frame: rewards in [0, 1], [Q, A], and the columns named below; arms in the order of their columns.
           costs: of one choice of each arm, at least 0, in any unit: a number or the name of a column by arm, or [Q, A],
             as an array or as a frame with a column an arm.
           price: value lost a unit of cost; 1 where costs are in the unit of the reward. 0 counts them, charging none.
           features: columns that are the context, finite numbers; no arms.
-          intercept: whether a feature `intercept` of ones comes first, where no feature is constant: without one a
-            linear learner cannot tell a good arm from a poor one where its features are 0.
+          intercept: whether a feature `intercept` of ones is added in front, where no feature is constant: without one
+            a linear learner cannot tell a good arm from a poor one where its features are 0.
           order: in which a simulation plays the rows, `given` (row t in round t), `shuffled` (a permutation in each
             replication) or `replacement`. None: replacement, with a warning, which also names the arms whose mean
-            changes along the rows (F test over ten blocks of rows, 20 rewards each at least, level .001 over all
-            arms).
+            changes along the rows (F test over ten blocks of rows, 20 rewards each at least, level .001 over all arms).
           delay: rounds until a reward is there: of all, a column, [Q], or [Q, A].
           mask: booleans [Q, A], False where an arm has a reward but was not available.
           cost_range: least and largest cost that the learner's reward is scaled by.
@@ -188,10 +201,15 @@ def _check_price(price: float) -> None:
 
 
 class Bernoulli(NamedTuple):
-    """Arms that pay 1 with a known probability, else 0; drifting where a row a round is given."""
+    """Arms that pay 1 with a known probability, else 0; drifting where a row a round is given.
 
-    means: NDArray[np.float64]  # [A] or [T, A]
-    mask: NDArray[np.bool_] | None = None  # [A] or [T, A] arms available
+    Attributes:
+      means: [A] or [T, A].
+      mask: [A] or [T, A] arms available.
+    """
+
+    means: NDArray[np.float64]
+    mask: NDArray[np.bool_] | None = None
 
     @property
     def n_arms(self) -> int:

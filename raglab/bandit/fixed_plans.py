@@ -15,11 +15,13 @@ FIXED, UNIFORM, ORACLE, ROUTER = "best fixed arm", "uniform", "oracle", "router"
 def baselines(world: Table, router: Array | None = None, *, fixed: str | None = None) -> dict[str, Array]:
     """Policies that learn nothing, as probabilities [Q, A]: the best fixed arm, uniform, the router, the oracle.
 
-    A fixed arm is available in every case; where there is none, it is left out. The oracle takes the best available arm
-    of each case, ties shared. What is best is by value, net of price times cost.
+    A fixed arm is available in every case; where no arm is, this policy is left out. The oracle takes the best
+    available arm of each case and shares ties. The best is by value, net of price times cost.
 
     Args:
-      router: of the source. fixed: name of the arm that was best on other cases; on these ones where not given.
+      world: table of all arms of every case.
+      router: the arm that the source's router chooses in each case.
+      fixed: name of the arm that was best on other cases; on these ones where not given.
 
     Raises:
       ValueError: the fixed arm is unknown, or not available in every case.
@@ -45,7 +47,11 @@ def baselines(world: Table, router: Array | None = None, *, fixed: str | None = 
 
 
 def best_fixed_arm(world: Table) -> str | None:
-    """Arm of most value among those that are available in every case; the first of equals, None if there is none."""
+    """Arm of most value among those that are available in every case; the first of equals, None if there is none.
+
+    Args:
+      world: table of all arms of every case.
+    """
     always = np.flatnonzero(world.mask.all(axis=0))
     return None if not len(always) else world.arms[always[int(np.argmax(world.value[:, always].sum(axis=0)))]]
 

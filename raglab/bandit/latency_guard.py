@@ -10,8 +10,10 @@ def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.
     """Mask without the arms whose recent P95 latency exceeds the budget, unless none would be left, [..., A].
 
     Args:
-      mask: available arms, bool [..., A]. p95_ms: recent 95th percentile of each arm, [A] or [..., A]; NaN, an arm
-        never seen, passes; at the budget passes.
+      mask: available arms, bool [..., A].
+      p95_ms: recent 95th percentile of each arm in milliseconds, [A] or [..., A]; NaN, an arm never seen, passes; at
+        the budget passes.
+      budget_ms: milliseconds of a question, above 0.
 
     Raises:
       ValueError: a mask that is not of booleans or false for every arm, a negative latency, a budget not above 0.

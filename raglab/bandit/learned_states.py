@@ -40,18 +40,19 @@ def learned_state(
 ) -> State:
     """State of a learner after history, the start of `run`, `log` or a live bandit.
 
-    The history of a table is what a fixed policy would have logged on it, of a log its rows in order. A round without a
-    reward counts as chosen and teaches nothing.
+    The history of a table is what a fixed policy would have logged on it, the history of a log is its rows in order. A
+    round without a reward counts as chosen and teaches nothing.
 
     Args:
       source: a table; or a log with the columns `action` (number of the arm) or `arm`, and `reward`.
-      bandit: the learner that will go on, with the settings it will have then: a linear learner's sums hang on
+      bandit: the learner that continues, with the settings it will have then: a linear learner's sums depend on
         prior_mean.
-      policy, rounds, seed: of a table: probabilities that stay as they are, [A] or [Q, A]; uniform over the available
-        arms where not given; and how many rounds, as many as rows where not given.
+      policy: of a table: probabilities that stay fixed, [A] or [Q, A]; uniform over the available arms where not given.
+      rounds: of a table: how many are played; as many as it has rows where not given.
+      seed: of a table: of the rows and arms that are drawn.
       arms: of a log: names in the order of the learner's; the columns `p_<arm>` where not given.
       features: of a log, for a linear learner: contexts [N, F], or the names of their columns, in the order of the
-        table or setup in which the learner will go on, the intercept among them.
+        table or setup in which the learner continues, the intercept among them.
       weight: of a round of history against a new one; it multiplies all sums.
 
     Raises:

@@ -19,27 +19,39 @@ TIES = ("lowest", "random")
 
 
 class Stats(NamedTuple):
-    """What was seen of each arm; discounted where the bandit discounts."""
+    """Statistics of the rewards of each arm; discounted where the bandit discounts.
 
-    n: NDArray[np.float64]  # [..., A] rewards counted
-    total: NDArray[np.float64]  # [..., A] their sum; successes for thompson_beta
-    square: NDArray[np.float64]  # [..., A] sum of their squares
+    Attributes:
+      n: rewards counted, [..., A].
+      total: sum of the rewards, [..., A]; successes for thompson_beta.
+      square: sum of their squares, [..., A].
+    """
+
+    n: NDArray[np.float64]
+    total: NDArray[np.float64]
+    square: NDArray[np.float64]
 
 
 class Bandit(NamedTuple):
     """Settings of a learner.
 
-    policy: the learner, by its name in `LEARNERS`. epsilon: share of rounds in which epsilon_greedy chooses uniformly.
-    exploration: multiplies the width of an upper bound or the spread of a posterior (a Beta's pseudo-counts are
-      divided by its square).
-    threshold: thompson_beta calls a reward above it a success (rule S4.5).
-    prior_mean, prior_strength, prior_variance: of thompson_beta Beta(mean * strength, (1 - mean) * strength); of
-      thompson_nig mu0, kappa0 = 2 * alpha0, and beta0 / alpha0; of the linear ones the reward expected of an arm
-      without one (1 is optimistic: every arm is tried before a good one is settled on), the ridge, and lin_thompson's
-      variance of its noise.
-    discount: every round multiplies all statistics by it. window: > 0, only the last so many rounds count.
-    floor: least propensity of every available arm. ties: among equal scores the `lowest` arm, or a `random` one.
-    history: pseudo-counts [A] added to the statistics whenever scores are made; no part of the state.
+    Attributes:
+      policy: the learner, by its name in `LEARNERS`.
+      epsilon: share of rounds in which epsilon_greedy chooses uniformly.
+      exploration: multiplies the width of an upper bound or the spread of a posterior (a Beta's pseudo-counts are
+        divided by its square).
+      threshold: thompson_beta calls a reward above it a success (rule S4.5).
+      prior_mean: of thompson_beta the mean of the prior Beta(mean * strength, (1 - mean) * strength); of thompson_nig
+        mu0; of the linear learners the reward expected of an arm without one (1 is optimistic: every arm is tried
+        before a good one is settled on).
+      prior_strength: of thompson_beta the strength of that Beta; of thompson_nig kappa0 = 2 * alpha0; of the linear
+        learners the ridge.
+      prior_variance: of thompson_nig beta0 / alpha0; of lin_thompson the variance of its noise.
+      discount: every round multiplies all statistics by it.
+      window: above 0, only the last `window` rounds count.
+      floor: least propensity of every available arm.
+      ties: how ties of scores are broken: the `lowest` arm, or a `random` one.
+      history: pseudo-counts [A] added to the statistics whenever scores are made; no part of the state.
     """
 
     policy: str = "thompson_beta"
@@ -62,46 +74,69 @@ class Bandit(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a learner knows; [...] is any batch of replications."""
+    """State of a learner; [...] is any batch of replications.
 
-    t: NDArray[np.int64]  # [...] rounds chosen
-    pulls: NDArray[np.int64]  # [..., A] rounds that chose the arm
-    n: NDArray[np.float64]  # [..., A] rewards counted, as in Stats
-    total: NDArray[np.float64]  # [..., A]
-    square: NDArray[np.float64]  # [..., A]
-    gram: NDArray[np.float64]  # [..., A, d, d] sum of x x', without the ridge; d = 0 without a context
-    moment: NDArray[np.float64]  # [..., A, d] sum of (reward - prior_mean) * x
-    recent_arm: NDArray[np.int64]  # [..., W] arm whose reward came, -1 none yet; round t stands in place t mod W
-    recent_reward: NDArray[np.float64]  # [..., W]
-    recent_context: NDArray[np.float64]  # [..., W, d]
+    Attributes:
+      t: rounds chosen, [...].
+      pulls: rounds that chose the arm, [..., A].
+      n: rewards counted, as in `Stats`, [..., A].
+      total: sum of the rewards, as in `Stats`, [..., A].
+      square: sum of their squares, as in `Stats`, [..., A].
+      gram: sum of x x' without the ridge, [..., A, d, d]; d = 0 without a context.
+      moment: sum of (reward - prior_mean) * x, [..., A, d].
+      recent_arm: arm whose reward arrived, [..., W]; -1 none yet. Round t is in place t mod W.
+      recent_reward: reward of these rounds, [..., W].
+      recent_context: context of these rounds, [..., W, d].
+    """
+
+    t: NDArray[np.int64]
+    pulls: NDArray[np.int64]
+    n: NDArray[np.float64]
+    total: NDArray[np.float64]
+    square: NDArray[np.float64]
+    gram: NDArray[np.float64]
+    moment: NDArray[np.float64]
+    recent_arm: NDArray[np.int64]
+    recent_reward: NDArray[np.float64]
+    recent_context: NDArray[np.float64]
 
 
 class Choice(NamedTuple):
-    """One arm of each replication, and the scores that it was the best of."""
+    """One arm of each replication, and the scores that it was the best of.
 
-    arm: NDArray[np.int64]  # [...]
-    score: NDArray[np.float64]  # [..., A] index, or draw from the posterior; -inf where masked
+    Attributes:
+      arm: number of the chosen arm, [...].
+      score: index or draw from the posterior, [..., A]; -inf where masked.
+    """
+
+    arm: NDArray[np.int64]
+    score: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerEntry:
-    """A learner in the table: all that choosing, propensities, simulation, files, studies and displays know of it.
+    """A learner in the table: its properties for choices, propensities, simulation, files, studies and displays.
 
-    settings: fields of `Bandit` that it reads beside those of every learner (discount, window, floor, ties, history);
-      a study searches those it has a range for, and a learner that reads `epsilon` chooses uniformly in that share of
-      the rounds, around its scores. positive: those of them that it divides by, so that 0 is refused. check: refuses
-      what neither ranges nor `positive` do.
-    linear: whether it needs a context, and with it `gram` and `moment` of the state. successes: whether it adds up
-      successes (rewards above the threshold) rather than rewards; then its history is scored as one of coins. bounded:
-      whether its scores need rewards in [0, 1], so that it cannot read rewards net of a price.
-    index: (state, bandit, mask, context) to scores [..., A], of a learner that draws nothing; or else
-    draw: (state, bandit, rng, context) to one draw of each arm, [..., A], and
-    largest: (state, bandit, mask, context) to the probability that each available arm's draw is the largest, [..., A].
-      Of an index it follows by itself.
-    compiled: name of its loop in `raglab.bandit.kernel`, a name because numba is optional and slow to load; None where
-      there is none. pays: choices of a simulation from which the compiled loop makes up for its loading.
-    belief: (state, bandit) to what a display draws of each arm; None: no density of one variable. quantity: what that
-      density is of, with unit and range; `{threshold:g}` stands for the setting.
+    Attributes:
+      settings: fields of `Bandit` that it reads in addition to those of every learner (discount, window, floor, ties,
+        history); a study searches those it has a range for, and a learner that reads `epsilon` chooses uniformly in
+        that share of the rounds, around its scores.
+      positive: settings that it divides by, so that 0 is refused.
+      check: refuses what neither ranges nor `positive` do.
+      linear: whether it needs a context, and with it `gram` and `moment` of the state.
+      successes: whether it adds up successes (rewards above the threshold) rather than rewards; then its history is
+        scored as one of coins.
+      bounded: whether its scores need rewards in [0, 1], so that it cannot read rewards net of a price.
+      index: (state, bandit, mask, context) to scores [..., A], of a learner that draws nothing; None for one with
+        `draw` and `largest`.
+      draw: (state, bandit, rng, context) to one draw of each arm, [..., A]; None for one with an index.
+      largest: (state, bandit, mask, context) to the probability that each available arm's draw is the largest,
+        [..., A]; of an index it follows by itself.
+      compiled: name of its loop in `raglab.bandit.kernel`, a name because numba is optional and slow to load; None
+        where there is none.
+      pays: choices of a simulation from which the compiled loop makes up for its loading.
+      belief: (state, bandit) to what a display draws of each arm; None: no density of one variable.
+      quantity: the quantity of that density, with unit and range; `{threshold:g}` is replaced by the setting.
 
     Source: rule S4.5.
     """
@@ -407,7 +442,9 @@ def init(n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: t
     """State before the first round.
 
     Args:
-      n_features: width of the context; of use to linear policies alone.
+      n_arms: number of arms, A.
+      bandit: settings of the learner.
+      n_features: width of the context; only linear policies read it.
       batch: leading shape of replications that learn side by side.
 
     Raises:
@@ -504,7 +541,11 @@ def choose(
     epsilon_greedy or a floor one more.
 
     Args:
-      mask: available arms, [A] or [..., A]. context: [..., d], for linear policies.
+      state: before the round.
+      bandit: settings of the learner.
+      rng: generator of all draws.
+      mask: available arms, [A] or [..., A].
+      context: [..., d], for linear policies.
 
     Raises:
       ValueError: settings outside their range, a mask that leaves no arm, or a context that does not fit.
@@ -565,12 +606,16 @@ def update(
     context: ArrayLike | None = None,
     age: ArrayLike = 0,
 ) -> State:
-    """State that knows one more reward of each replication.
+    """State that counts one more reward of each replication.
 
     Args:
-      arm, reward: [...]; a reward in [0, 1]. context: [..., d], that of the choice.
-      age: rounds between the choice and this reward, scalar or [...]: a late reward counts discount**age, and
-        outside the window not at all.
+      state: the state that has counted the choice.
+      arm: number of the arm, [...].
+      reward: in [0, 1], [...].
+      bandit: settings of the learner.
+      context: of the choice, [..., d], for linear policies.
+      age: rounds between the choice and this reward, scalar or [...]: a late reward counts discount**age, and outside
+        the window not at all.
 
     Raises:
       ValueError: a reward that is NaN or outside [0, 1], an unknown arm, or a second reward in one place of a window.
@@ -596,7 +641,13 @@ def revise(
     """State after a counted reward is replaced, such as after a thumb up: old out, new in.
 
     Args:
-      old, new: [...] in [0, 1]. age: rounds chosen since the choice, scalar or [...].
+      state: the state that has counted the old reward.
+      arm: number of the arm, [...].
+      old: the counted reward, [...], in [0, 1].
+      new: the reward that replaces it, [...], in [0, 1].
+      bandit: settings of the learner.
+      context: of the choice, [..., d], for linear policies.
+      age: rounds chosen since the choice, scalar or [...].
 
     Raises:
       ValueError: as `update`; or the window holds another reward of that round.
@@ -631,8 +682,13 @@ def revise(
 class Steps(NamedTuple):
     """Events of one learner in order, [N] each: rounds that chose an arm, rewards, revised rewards.
 
-    kind: `CHOSEN`, `REWARDED` or `REVISED`. new: the reward; old: the one that it replaces; neither is read where there
-    is none. age: rounds chosen since the choice. context: [N, d] of the choice; d = 0 without one.
+    Attributes:
+      kind: `CHOSEN`, `REWARDED` or `REVISED`.
+      arm: number of the arm.
+      old: the reward that it replaces; not read where there is none.
+      new: the reward; not read where there is none.
+      age: rounds chosen since the choice.
+      context: of the choice, [N, d]; d = 0 without one.
     """
 
     kind: Ints
@@ -647,9 +703,14 @@ CHOSEN, REWARDED, REVISED = range(3)
 
 
 def fold(state: State, steps: Steps, bandit: Bandit) -> State:
-    """State of one learner after many steps: the bits that `choose`, `update` and `revise` give one after the other.
+    """State of one learner after many steps: the bits that `choose`, `update` and `revise` give one after another.
 
-    A round is counted for the arm that it chose, whatever the learner would choose.
+    A round counts for the arm that it chose, even where the learner would choose another.
+
+    Args:
+      state: of one learner, without a batch.
+      steps: in order.
+      bandit: settings of the learner.
 
     Raises:
       ValueError: as `update` and `revise`; or a state with a batch.

@@ -35,10 +35,15 @@ Arrivals = Callable[[int, NDArray[np.int64]], NDArray[np.int64]]
 
 
 class Ledger(NamedTuple):
-    """What a learner under a budget knows; [...] is any batch of replications.
+    """Sums and price of a learner under a budget; [...] is any batch of replications.
 
-    state: the learner's sums of rewards before costs. cost, square, cross: [..., A] sums of cost, of its square, and of
-    reward times cost, over the rewards counted. moment: [..., A, d] sum of cost times context. pacer: price and spend.
+    Attributes:
+      state: the learner's sums of rewards before costs.
+      cost: sum of cost over the rewards counted, [..., A].
+      square: sum of the squared cost over the rewards counted, [..., A].
+      cross: sum of reward times cost over the rewards counted, [..., A].
+      moment: sum of cost times context, [..., A, d].
+      pacer: price and spend.
     """
 
     state: State
@@ -150,12 +155,18 @@ def learned_ledger(
     n_arms: int,
     context: ArrayLike | None = None,
 ) -> Ledger:
-    """Ledger of a learner after history: `run` and `log` go on from it under a budget.
+    """Ledger of a learner after history: `run` and `log` continue from it under a budget.
 
-    History was paid by another: it teaches rewards and costs, and neither spend nor price.
+    History was paid elsewhere: it teaches rewards and costs, and neither spend nor price.
 
     Args:
-      arm, reward, cost: [N] of rounds; a NaN reward teaches nothing. context: [N, d], for a linear learner.
+      arm: number of the arm of each round, [N].
+      reward: of each round, [N], in [0, 1]; NaN teaches nothing.
+      cost: of each round, [N], at least 0.
+      bandit: settings of the learner.
+      budget: mean cost of a question.
+      n_arms: number of arms, A.
+      context: of each round, [N, d], for a linear learner.
 
     Raises:
       ValueError: an unknown arm, a reward outside [0, 1], a cost that is missing or below 0, contexts that are missing,

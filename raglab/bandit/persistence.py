@@ -27,7 +27,13 @@ WHOLE = ("t", "pulls", "recent_arm")
 
 
 class Saved(NamedTuple):
-    """What `loads` reads. rng: a generator that goes on with the draws of the one that was saved, or None."""
+    """Learner that `loads` reads.
+
+    Attributes:
+      state: of the learner.
+      bandit: its settings.
+      rng: a generator that continues the draws of the one that was saved, or None.
+    """
 
     state: State
     bandit: Bandit
@@ -37,16 +43,19 @@ class Saved(NamedTuple):
 def dumps(state: State, bandit: Bandit, rng: np.random.Generator | None = None, *, centred: bool = True) -> str:
     """State, settings and the generator's position as one line of canonical JSON.
 
-    Keys are sorted, there is no white space, every float is written so that each bit comes back, and `sha256` stands
-    for all the rest: equal learners have equal bytes. A generator's children (`spawn`) are not part of its position.
+    Keys are sorted, there is no white space, every float is written to the last bit, and `sha256` is the hash of all
+    the rest: equal learners have equal bytes. A generator's children (`spawn`) are not part of its position.
 
     Args:
-      centred: whether a linear learner's sums are of rewards less prior_mean, as all are now; False writes the bytes
-        that were written before, when prior_mean was not read, and is of use to logs of then.
+      state: of one learner, or of a batch.
+      bandit: its settings.
+      rng: the generator whose position is saved with it; None saves none.
+      centred: whether a linear learner's sums are of rewards less prior_mean, as all are now; False writes the bytes of
+        older versions, which did not read prior_mean, for their logs.
 
     Raises:
-      ValueError: a state that does not fit the settings, a number that is not finite, or a generator other than
-        NumPy's default.
+      ValueError: a state that does not fit the settings, a number that is not finite, or a generator other than NumPy's
+        default.
 
     Example:
       >>> from raglab.bandit.learner import init
@@ -79,12 +88,15 @@ def dumps(state: State, bandit: Bandit, rng: np.random.Generator | None = None, 
 def loads(text: str) -> Saved:
     """Learner that `dumps` wrote, bit for bit.
 
-    A linear learner of before, which has no mark, did not read its prior_mean: it comes back with a prior_mean of 0,
-    under which it goes on as it did.
+    A linear learner of an older version, which has no mark, did not read its prior_mean: it is loaded with a prior_mean
+    of 0, under which it continues unchanged.
+
+    Args:
+      text: the text that `dumps` gave.
 
     Raises:
-      ValueError: broken JSON, another version, content that its hash does not stand for, settings outside their
-        ranges, or shapes that do not fit; nothing is restored in part.
+      ValueError: broken JSON, another version, content that does not match its hash, settings outside their ranges, or
+        shapes that do not fit; nothing is restored in part.
     """
     document = _parse_document(text)
     if document.get(KEY) != VERSION or type(document[KEY]) is not int:
@@ -116,10 +128,14 @@ def loads(text: str) -> Saved:
 
 
 def merge(states: Sequence[State], bandit: Bandit) -> State:
-    """State of one learner that saw what several workers saw; in whatever order they are given.
+    """State of one learner that counts the rounds of several workers; the order of the workers does not matter.
 
-    Rounds, pulls and statistics add. Every worker must have started from `init`, else what it started from counts as
+    Rounds, pulls and statistics add. Every worker must have started from `init`, else its starting state counts as
     often as there are workers; pseudo-counts of a history are part of the settings and count once.
+
+    Args:
+      states: of the workers, of one shape.
+      bandit: settings of all of them.
 
     Raises:
       ValueError: no state, states of different shapes, or a bandit that forgets, by discount or window.
@@ -298,11 +314,16 @@ LEAST_BLOCKS = 5
 
 
 class Helps(NamedTuple):
-    """Whether a warm start helps, judged on rounds that came after its history.
+    """Whether a warm start helps, judged on the rounds after its history.
 
-    helps: the verdict; None where the interval spans 0. gain: mean log score with the history minus without, nats a
-    reward; low, high: its interval. n_before, n_after: rounds of the history, and those it is judged on. note: the
-    verdict in words.
+    Attributes:
+      helps: the verdict; None where the interval spans 0.
+      gain: mean log score with the history minus without, nats a reward.
+      low: lower end of the gain's interval.
+      high: upper end of the gain's interval.
+      n_before: rounds of the history.
+      n_after: rounds that it is judged on.
+      note: the verdict in words.
     """
 
     helps: bool | None
@@ -319,7 +340,9 @@ def history_of(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> Stats:
 
     Args:
       log: a row a round, with arm and reward, and time where the rows are not in order. A bandit that discounts or has
-        a window forgets the older of them. arms: as the column names them, in the order of the learner's.
+        a window forgets the older of them.
+      arms: as the column names them, in the order of the learner's.
+      bandit: settings of the learner.
 
     Raises:
       ValueError: a column is missing, an arm is unknown, a reward is NaN or outside [0, 1], or the policy is linear,
@@ -344,8 +367,13 @@ def history_of(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> Stats:
 def warm_start(history: Stats, *, discount: float, most: float) -> Stats:
     """History scaled by discount, and where that leaves an arm more than `most` pseudo-observations, to these; [A].
 
-    Put it into `Bandit.history`. It does not fade: under a bandit that discounts, `most` should stay well below the
-    1 / (1 − discount) rounds that such a bandit remembers.
+    Put it into `Bandit.history`. It does not fade: under a bandit that discounts, `most` should stay well below the 1 /
+    (1 − discount) rounds that such a bandit remembers.
+
+    Args:
+      history: statistics of a log, such as `history_of` gives.
+      discount: factor of all statistics, in [0, 1].
+      most: pseudo-observations of an arm at most, at least 0.
 
     Raises:
       ValueError: discount outside [0, 1], or most negative or NaN.
@@ -380,19 +408,25 @@ def warm_start_helps(
     horizon: int = 50,
     level: float = 0.95,
 ) -> Helps:
-    """Whether a warm start predicts rewards better than none, on the rounds after those it was made of.
+    """Whether a warm start predicts rewards better than none, on the rounds after its history.
 
-    The first share of the log, in time, makes the history. The rest is cut into blocks of `horizon` rounds, and in
-    each the learner starts anew, with the history and without: each reward is predicted from those of its block
+    The first share of the log, in time, makes the history. The rest is cut into blocks of `horizon` rounds, and in each
+    the learner starts again, with the history and without: each reward is predicted from the rewards of its block
     before it, and the log scores are compared. A Beta bandit is scored on successes, any other on rewards by the
-    Student-t predictive of its Normal-Inverse-Gamma prior. What an arm pays is predicted only in the rounds that chose
-    it, so that any logging policy will do. The interval takes blocks as its units, and sessions too where the log has
-    them; it is the wider of the two. Few blocks make it a little narrow: at 95 %, ten covered the mean gain in 90 to
-    92 % of 400 simulated logs, thirty in 93 to 94 %.
+    Student-t predictive of its Normal-Inverse-Gamma prior. The reward of an arm is predicted only in the rounds that
+    chose it, so any logging policy will do. The interval takes blocks as its units, and sessions too where the log has
+    them; it is the wider of the two. Few blocks make it a little narrow: at 95 %, ten covered the mean gain in 90 to 92
+    % of 400 simulated logs, thirty in 93 to 94 %.
 
     Args:
-      log: a row a round: arm, reward; optional time (else in order) and session. arms: their order; None: sorted.
-      discount, most: of `warm_start`. level: of the interval.
+      log: a row a round: arm, reward; optional time (else in order) and session.
+      bandit: settings of the learner.
+      arms: their order; None: sorted.
+      share: of the log that makes the history, in (0, 1).
+      discount: as for `warm_start`.
+      most: as for `warm_start`.
+      horizon: rounds of a block.
+      level: of the interval, in (0, 1).
 
     Raises:
       ValueError: as `history_of`; share, level or horizon out of range; fewer than five blocks, or no history.

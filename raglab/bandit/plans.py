@@ -35,17 +35,24 @@ def compare_plans(
 ) -> pd.DataFrame:
     """Reward and spend of plans on the same questions, apart, with paired intervals.
 
-    Intervals resample questions, the same for all plans; plans, prices and mixtures stay as they are.
+    Intervals resample questions, the same for all plans; plans, prices and mixtures stay fixed.
 
     Args:
+      table: with costs, on which the plans are compared.
       plans: name -> probabilities [A] or [Q, A].
       budget: adds the row `best fixed mixture`: of most reward within the budget on `validation`, or on this table
         where there is none, which flatters it and is noted.
-      reference: what `difference` and `spend_difference` are taken against; the first plan where it is not there.
+      validation: another table of the same arms, on which the best fixed mixture is chosen.
+      reference: name of the plan that `difference` and `spend_difference` compare with; the first plan where it is
+        missing.
+      level: of the intervals, in (0, 1).
+      n_boot: resamples of the questions.
+      seed: of the resamples.
 
-    Returns: a row a plan: `policy`, `reward` a question, `spend` a question in the unit of the costs, `of_budget`
-      (spend over budget; without a budget NaN), `difference` and `spend_difference` (less those of the reference),
-      each but `of_budget` with `_low` and `_high`. `attrs["notes"]` says what flatters or was left out.
+    Returns:
+      A row a plan: `policy`, `reward` a question, `spend` a question in the unit of the costs, `of_budget` (spend over
+        budget; without a budget NaN), `difference` and `spend_difference` (less those of the reference), each but
+        `of_budget` with `_low` and `_high`. `attrs["notes"]` names what flatters or was left out.
 
     Raises:
       ValueError: probabilities that break a rule, other arms in `validation`, or a budget that nothing can keep.

@@ -33,9 +33,15 @@ UNSTEADY = 0.1  # share of a spend that two sets of predictions may differ by
 class PricedPolicy(NamedTuple):
     """Arm of largest predicted reward less the price times its cost.
 
-    rewards, costs: regressions of each arm; costs is None where costs are known before the choice. price: chosen on
-    predictions of questions that the regressions had not seen. spend: a question of the choice, measured there.
-    notes: whether the regressions on all rows spend something else.
+    Attributes:
+      arms: names, [A].
+      feature_names: of the regressions.
+      rewards: regression of the reward of each arm.
+      costs: regression of the cost of each arm; None where costs are known before the choice.
+      budget: mean cost of a question that it keeps.
+      price: chosen on predictions of questions that the regressions had not seen, with the spend of a question measured
+        there.
+      notes: whether the regressions on all rows spend something else.
     """
 
     arms: tuple[str, ...]
@@ -49,6 +55,9 @@ class PricedPolicy(NamedTuple):
     def predictions(self, table: Table) -> tuple[Array, Array]:
         """Predicted reward and cost, [Q, A] each.
 
+        Args:
+          table: of the same arms and features.
+
         Raises:
           ValueError: another table's arms or features.
         """
@@ -61,7 +70,11 @@ class PricedPolicy(NamedTuple):
         return self.rewards.predict(table.features), cost
 
     def plan(self, table: Table) -> Array:
-        """Probabilities [Q, A] at the price chosen: 0 and 1 but where the budget is used up by a share of questions."""
+        """Probabilities [Q, A] at the chosen price: 0 and 1, except where a share of the questions uses the budget up.
+
+        Args:
+          table: of the same arms and features.
+        """
         return self.price.plan(*self.predictions(table), table.mask)
 
     def frame(self) -> pd.DataFrame:
@@ -86,13 +99,15 @@ def fit_priced_policy(
     """Policy from a table: a ridge of reward and of cost an arm, and one price.
 
     The price is chosen on predictions of questions that were not fitted: those of `validation`, or each row of `table`
-    by the regressions without it (leave-one-out, exact). What is paid there is the measured cost.
+    by the regressions without it (leave-one-out, exact). The spend there is the measured cost.
 
     Args:
-      table: rewards, costs and features. validation: another table that the price is chosen on.
-      logged: [Q] the arm that was chosen in each row, of a log: nothing else is read of the table's rewards and costs.
-        Without `validation` the price is chosen on predicted costs, since nobody paid the others.
-      budget: see `choose_price`. known_costs: whether a cost is known before the arm is chosen, such as a price list.
+      table: rewards, costs and features.
+      budget: see `choose_price`.
+      validation: another table that the price is chosen on.
+      logged: the arm that was chosen in each row of a log, [Q]: no other reward or cost of the row is read. Without
+        `validation` the price is chosen on predicted costs, since nobody paid the other arms.
+      known_costs: whether a cost is known before the arm is chosen, such as a price list.
       strength: of all ridges; chosen for each from the data where None (see `fit_ridge`).
 
     Raises:
@@ -100,7 +115,7 @@ def fit_priced_policy(
         rows, a budget that nothing can keep, or a validation table of other arms.
 
     Warns:
-      UserWarning: the regressions on all rows spend something else than the price was chosen for; `notes` says so too.
+      UserWarning: the regressions on all rows spend another amount than the price was chosen for; it is in `notes` too.
 
     Source: rule S4.8.
 
@@ -183,7 +198,11 @@ def play_paced(
     The price starts where it was chosen and holds the budget on questions that cost more or less than those.
 
     Args:
-      order: `given`, the rows as they are, or `shuffled`, by the seed. pacer: of plays before; a new one where None.
+      policy: its regressions and its first price.
+      table: of the same arms and features.
+      order: `given`, the rows as they are, or `shuffled`, by the seed.
+      seed: of the order `shuffled`.
+      pacer: of earlier plays; a new one where None.
 
     Raises:
       ValueError: another order, or a table of other arms or features.

@@ -299,7 +299,10 @@ def propensities(
     (an exploration above 4 on few rewards) those of `choose` round to 1 and tie, and its lowest arm gains.
 
     Args:
-      mask: available arms, [A] or [..., A]. context: [..., d], for linear policies.
+      state: before the round.
+      bandit: settings of the learner.
+      mask: available arms, [A] or [..., A].
+      context: [..., d], for linear policies.
 
     Raises:
       ValueError: settings outside their ranges, a mask that leaves no arm, or a context that does not fit.
@@ -336,7 +339,8 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
     """Arm that a uniform number picks by the inverse of the cumulated propensities, [...]; never one of propensity 0.
 
     Args:
-      propensity: [..., A], sums to 1. uniform: in [0, 1), [...].
+      propensity: [..., A], sums to 1.
+      uniform: in [0, 1), [...].
 
     Raises:
       ValueError: propensities that are negative, NaN or do not sum to 1, or a uniform outside [0, 1).

@@ -46,7 +46,8 @@ def fit_ridge(features: ArrayLike, targets: ArrayLike, *, strength: float | None
     """Ridge regression of each target on the standardised features.
 
     Args:
-      features: [Q, F], finite. targets: [Q, T]; NaN where a row has no such target.
+      features: [Q, F], finite.
+      targets: [Q, T]; NaN where a row has no such target.
       strength: of the penalty on the weights; chosen for each target from `STRENGTHS` by least leave-one-out error
         where None.
 

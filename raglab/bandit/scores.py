@@ -129,7 +129,8 @@ def kl_upper(mean: Array, level: Array) -> Array:
     Newton's method from above: kl is convex in q, so that no step passes the root.
 
     Args:
-      mean: [...] in [0, 1]. level: [...] >= 0; ln(t) / n in KL-UCB.
+      mean: [...] in [0, 1].
+      level: [...] >= 0; ln(t) / n in KL-UCB.
 
     Source: Garivier and Cappe, The KL-UCB algorithm for bounded stochastic bandits and beyond (2011), with c = 0.
     """

@@ -62,10 +62,15 @@ COST_FOLLOWER = "thompson_nig"  # played where costs are charged, in the place o
 
 
 class Simulation(NamedTuple):
-    """Cumulative expected regret and pulls of each replication."""
+    """Cumulative expected regret and pulls of each replication.
 
-    regret: Array  # [R, T]
-    pulls: NDArray[np.int64]  # [R, A]
+    Attributes:
+      regret: cumulative, in expectation, [R, T].
+      pulls: rounds that chose the arm, [R, A].
+    """
+
+    regret: Array
+    pulls: NDArray[np.int64]
 
     def __repr__(self) -> str:
         return f"Simulation({_size_text(self.regret, self.pulls)}; {_end_text(self.regret)})"
@@ -320,14 +325,18 @@ def simulate(
 ) -> Simulation:
     """Cumulative expected regret of a policy on Bernoulli arms: the summed gaps of the arms it pulled.
 
-    Inside `raglab.lab.parallel_workers` its blocks of 200 replications are played by the workers, to the same bits.
+    Inside `raglab.lab.parallel_workers` the workers play its blocks of 200 replications, to the same bits.
 
     Args:
       policy: one of `LEARNERS` that needs no context; its settings are those of `Bandit`.
-      means: [A], or [T, A] where they drift. mask: arms available, [A] or [T, A]; the gap is that to the best of them.
+      means: [A], or [T, A] where they drift.
+      rounds: of each replication, T.
+      replications: independent plays, R.
+      seed: of all draws.
+      mask: arms available, [A] or [T, A]; the gap is that to the best of them.
 
     Returns:
-      Simulation: regret [R, T] and pulls [R, A].
+      Regret [R, T] and pulls [R, A].
 
     Raises:
       ValueError: means outside [0, 1], a round without an arm, an unknown policy, or rounds below 1.
@@ -365,17 +374,29 @@ def _numbered_block(
 
 
 class Run(NamedTuple):
-    """What a policy came to in a world, replication by replication."""
+    """Outcome of a policy in a world, replication by replication.
 
-    regret: Array  # [R, T] cumulative, against the best available arm
-    value: Array  # [R, T] cumulative: the mean of the arm, or the value of the case
-    pulls: NDArray[np.int64]  # [R, A]
-    arm: Arms  # [R, T]
-    case: NDArray[np.int32] | None  # [R, T] which case of a table
-    spend: Array | None = None  # [R, T] cumulative cost, in the user's unit; none where nothing costs
-    price: float = 0.0  # value lost a unit of cost: value is net of price * spend
-    arm_value: Array | None = None  # [T, A], NaN where not available; none unless all replications meet the same rounds
-    notes: tuple[str, ...] = ()  # what was switched or ignored
+    Attributes:
+      regret: cumulative, against the best available arm, [R, T].
+      value: cumulative, the mean of the arm or the value of the case, [R, T].
+      pulls: rounds that chose the arm, [R, A].
+      arm: number of the chosen arm, [R, T].
+      case: row of the table, [R, T]; None where there is no table.
+      spend: cumulative cost in the user's unit, [R, T]; None where nothing costs.
+      price: value lost a unit of cost: value is net of price * spend.
+      arm_value: value of each arm, [T, A], NaN where not available; None unless all replications meet the same rounds.
+      notes: settings that were replaced or ignored.
+    """
+
+    regret: Array
+    value: Array
+    pulls: NDArray[np.int64]
+    arm: Arms
+    case: NDArray[np.int32] | None
+    spend: Array | None = None
+    price: float = 0.0
+    arm_value: Array | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def gross(self) -> Array:
@@ -407,12 +428,15 @@ def run(
 ) -> Run:
     """Play a policy in a world: cases in the order that their table states, or arms with known means.
 
-    What the world does hangs on the seed and the block, not on the policy: two policies under one seed meet the
+    The seed and the block decide the chance of the world, the policy does not: two policies under one seed meet the
     same cases, the same chance and the same delays, so that their differences may be taken pair by pair.
 
     Args:
-      policy: a learner, or probabilities that stay as they are: [A], or a row a case [Q, A] (a round where means
-        drift).
+      policy: a learner, or fixed probabilities: [A], or a row a case [Q, A] (a round where means drift).
+      world: table, or arms with known means.
+      rounds: of each replication, T.
+      replications: independent plays, R.
+      seed: of the world and of the policy.
       delay: rounds until a reward is there, or the least and the greatest of them, drawn uniformly; of a world that
         states no delays of its own.
       missing: probability that a reward never arrives.
@@ -429,8 +453,8 @@ def run(
         below what the cheapest arm of each question costs.
 
     Warns:
-      UserWarning: another learner is played (rule S4.5), or the mean spend is over the budget (rule S4.8); `notes`
-        says so too.
+      UserWarning: another learner is played (rule S4.5), or the mean spend is over the budget (rule S4.8); it is in
+        `notes` too.
 
     Source: rule S4.7.
 
@@ -557,18 +581,23 @@ def log(
     initial: State | Ledger | None = None,
     budget: Budget | float | None = None,
 ) -> pd.DataFrame:
-    """One learner's rounds in a world, each chosen by its exact propensities; what a live system would have logged.
+    """One learner's rounds in a world, each chosen by its exact propensities, as a live system would have logged them.
 
     Args:
-      rounds: a millisecond each for Thompson sampling, whose propensities are integrals.
-      delay, initial, budget: as for `run`. A reward that arrives after the last round is in the log too: it is the
-        round's.
+      bandit: settings of the learner.
+      world: table, or arms with known means.
+      rounds: to play; Thompson sampling takes a millisecond each, since its propensities are integrals.
+      seed: of the world and of the learner.
+      delay: as for `run`; a reward that arrives after the last round is in the log too, at its own round.
+      initial: as for `run`.
+      budget: as for `run`.
 
-    Returns: a row a round: `action` (number of the arm), `arm` (its name, or number), `reward` (what the learner sees,
-      NaN where it never arrives), `propensity` of that arm, `case` (row of a table; -1 where there is none), `value` of
-      the choice (net of price times cost), `cost` of the choice in the user's unit, `delay` (rounds until its reward
-      was there), and `p_<arm>` of every arm. With a budget `reward` is before costs, and `price` is the pacer's when
-      the arm was chosen.
+    Returns:
+      A row a round: `action` (number of the arm), `arm` (its name, or number), `reward` (that the learner gets, NaN
+        where it never arrives), `propensity` of that arm, `case` (row of a table; -1 where there is none), `value` of
+        the choice (net of price times cost), `cost` of the choice in the user's unit, `delay` (rounds until its reward
+        arrived), and `p_<arm>` of every arm. With a budget `reward` is before costs, and `price` is the pacer's at the
+        choice.
 
     Raises:
       ValueError: a world, settings or sizes that break a rule.

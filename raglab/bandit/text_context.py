@@ -24,11 +24,16 @@ SOURCE = "source="
 
 @dataclass(frozen=True, slots=True)
 class TextFeatures:
-    """Features fitted on some texts, to be applied to these and to others.
+    """Features fitted on some texts, for these texts and for others.
 
-    vectorizer, reduction: of scikit-learn, fitted; the reduction is None without components. sources: known sources.
-    names: columns of `frame`, `intercept` (ones) first. mean, scale: [F - 1] of the fitted texts' features, which
-    standardise all but the intercept. spread: standard deviation that each of them gets.
+    Attributes:
+      vectorizer: of scikit-learn, fitted.
+      reduction: of scikit-learn, fitted; None without components.
+      sources: known sources.
+      names: columns of `frame`, `intercept` (ones) first.
+      mean: of the fitted texts' features, [F - 1]; with `scale` it standardises all but the intercept.
+      scale: of the fitted texts' features, [F - 1].
+      spread: standard deviation of each feature after that.
     """
 
     vectorizer: Any
@@ -45,8 +50,9 @@ class TextFeatures:
         The intercept is always among them: in a few texts another feature may be constant, and pass for one.
 
         Args:
-          texts: [Q] of any table. sources: [Q]; needed where the features were fitted with sources. One that was not
-            among those has 0 of every source, and is counted in a warning.
+          texts: [Q] of any table.
+          sources: [Q]; needed where the features were fitted with sources. One that was not among those has 0 of every
+            source, and is counted in a warning.
 
         Raises:
           ValueError: no strings, or sources that are missing, too many, or of features without them.
@@ -92,12 +98,13 @@ def text_features(
 ) -> TextFeatures:
     """Features of texts: log of words and of characters, a 0/1 column a source, components of TF-IDF; standardised.
 
-    Nothing supervised is in them: neither rewards nor costs are read, so a table's own features leak no outcome, and
-    a model on them needs no other fold than its own (`fit_priced_policy` predicts each row without it). What the
-    fitted texts do have is a better fit of the components than texts to come, whose components are a little smaller.
+    Nothing supervised is in them: neither rewards nor costs are read, so a table's own features leak no outcome, and a
+    model on them needs no other fold than its own (`fit_priced_policy` predicts each row without it). The components
+    fit the fitted texts better than new texts, whose components are a little smaller.
 
     Args:
-      texts: [Q], what is known of a question before an arm is chosen. sources: [Q], such as the set or the tenant.
+      texts: [Q], what is known of a question before an arm is chosen.
+      sources: [Q], such as the set or the tenant.
       components: of the TF-IDF matrix (sublinear counts; words in at least two texts), by truncated singular value
         decomposition; 0 for none. A warning names how many there are where the texts have fewer.
       spread: standard deviation of each feature. The ridge of a linear learner shrinks small features more than its

@@ -36,10 +36,13 @@ EPSILON = np.finfo(np.float64).eps  # beta: the nearest that a score comes to 0 
 class Calibrator(NamedTuple):
     """A fitted map, of plain arrays that a file can hold.
 
-    weights: platt (slope, intercept); beta (a, b, c) of `a ln s − b ln(1 − s) + c`; temperature (1 / T,); else empty.
-    at: scores of the knots, ascending [K]; empty where there are weights.
-    low, high: isotonic: the probability at each knot, [K], both alike, straight in between and flat outside.
-      venn-abers: p0 and p1 below, between and above the knots, [K + 1]; on a knot p1 of below it, p0 of above it.
+    Attributes:
+      method: one of `METHODS`.
+      weights: platt (slope, intercept); beta (a, b, c) of `a ln s − b ln(1 − s) + c`; temperature (1 / T,); else empty.
+      at: scores of the knots, ascending [K]; empty where there are weights.
+      low: isotonic: the probability at each knot, [K], straight in between and flat outside. venn-abers: p0 below,
+        between and above the knots, [K + 1]; on a knot p0 of above it.
+      high: isotonic: as `low`. venn-abers: p1 below, between and above the knots, [K + 1]; on a knot p1 of below it.
     """
 
     method: Method
@@ -59,7 +62,9 @@ def fit(y: ArrayLike, score: ArrayLike, *, method: Method) -> Calibrator:
     venn-abers: isotonic fits with the new case added, once as 0, once as 1.
 
     Args:
-      y: outcomes, 0 or 1, [Q]. score: the larger, the likelier 1, [Q]: in [0, 1] for beta, in (0, 1) for temperature.
+      y: outcomes, 0 or 1, [Q].
+      score: the larger, the likelier 1, [Q]: in [0, 1] for beta, in (0, 1) for temperature.
+      method: one of `METHODS`, as listed above.
 
     Raises:
       ValueError: one outcome only; a score outside the method's range; NaN.
@@ -111,6 +116,10 @@ def fit_counts(levels: ScoreLevels, method: Method) -> Calibrator:
 def apply(calibrator: Calibrator, score: ArrayLike) -> FloatArray:
     """Probability that y is 1 at each score, [...]; NaN stays NaN. Venn–Abers: p1 / (1 − p0 + p1).
 
+    Args:
+      calibrator: fitted.
+      score: [...], in the method's range.
+
     Raises:
       ValueError: a score outside the method's range.
 
@@ -135,10 +144,14 @@ def apply(calibrator: Calibrator, score: ArrayLike) -> FloatArray:
 
 
 def venn_abers_interval(calibrator: Calibrator, score: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """p0 and p1 at each score, [...] each: the isotonic estimates if the new case came out 0, and if it came out 1.
+    """p0 and p1 at each score, [...] each: the isotonic estimates if the new case were a 0, and if it were a 1.
 
-    One of the two is calibrated whatever the distribution, if cases are exchangeable; their distance says how little
-    the data tell at that score. NaN stays NaN.
+    One of the two is calibrated under any distribution, if cases are exchangeable; their distance shows how little the
+    data tell at that score. NaN stays NaN.
+
+    Args:
+      calibrator: of the method `venn-abers`.
+      score: [...].
 
     Raises:
       ValueError: a calibrator of another method.
@@ -293,8 +306,11 @@ def _newton(
 class Brier(NamedTuple):
     """Brier score and its parts: score = mcb − dsc + unc, to the last bit in that order.
 
-    mcb: miscalibration, what recalibration would take off. dsc: discrimination, what the ranking is worth.
-    unc: uncertainty, the score of the constant base rate.
+    Attributes:
+      score: mean of (p − y)².
+      mcb: miscalibration, the part that recalibration would remove.
+      dsc: discrimination, the worth of the ranking.
+      unc: uncertainty, the score of the constant base rate.
     """
 
     score: float
@@ -304,14 +320,26 @@ class Brier(NamedTuple):
 
 
 class Spiegelhalter(NamedTuple):
-    """Test of calibration: standard normal z, and its two-sided p-value."""
+    """Test of calibration: standard normal z, and its two-sided p-value.
+
+    Attributes:
+      z: standard normal if p is calibrated; above 0 where p is too sure.
+      p_value: two-sided.
+    """
 
     z: float
     p_value: float
 
 
 class Judgement(NamedTuple):
-    """How far n probabilities can be believed: ECE, smooth ECE, Brier score with its parts."""
+    """Calibration of n probabilities: ECE, smooth ECE, Brier score with its parts.
+
+    Attributes:
+      n: number of cases.
+      ece: expected calibration error, in probability.
+      smooth_ece: in probability.
+      brier: score and parts.
+    """
 
     n: int
     ece: float
@@ -322,8 +350,11 @@ class Judgement(NamedTuple):
 class Calibrated(NamedTuple):
     """A calibrator with its judgement on the cases it was fitted to and on cases it had not seen, side by side.
 
-    calibrator: fitted to all cases. p: cross-fitted probabilities, [Q]. in_sample: of the calibrator on its own
-    cases, which flatters. cross_fitted: of p, the one to report.
+    Attributes:
+      calibrator: fitted to all cases.
+      p: cross-fitted probabilities, [Q].
+      in_sample: judgement of the calibrator on its own cases, which flatters.
+      cross_fitted: judgement of p, the one to report.
     """
 
     calibrator: Calibrator
@@ -337,8 +368,12 @@ def brier_decomposition(y: ArrayLike, p: ArrayLike) -> Brier:
 
     mcb is 0 where p is its own isotonic recalibration, dsc is 0 where p ranks no better than a constant.
 
+    Args:
+      y: outcomes, 0 or 1, [Q].
+      p: probabilities, [Q].
+
     Raises:
-      ValueError: p outside [0, 1] (a score that only ranks), NaN, no case, y beside 0 and 1.
+      ValueError: p outside [0, 1] (a score that only ranks), NaN, no case, y other than 0 and 1.
 
     Source: Dimitriadis, Gneiting and Jordan 2021.
 
@@ -362,8 +397,12 @@ def brier_decomposition(y: ArrayLike, p: ArrayLike) -> Brier:
 def spiegelhalter(y: ArrayLike, p: ArrayLike) -> Spiegelhalter:
     """Whether the Brier score is as large as calibrated probabilities would make it: z and two-sided p-value.
 
-    z > 0: outcomes scatter more than p says (too sure); z < 0: less (too unsure). Scores of 0, 1/2 and 1 add no
+    z > 0: outcomes scatter more than p predicts (too sure); z < 0: less (too unsure). Scores of 0, 1/2 and 1 add no
     variance: where there are only such, z is 0, or infinite if a sure score was wrong.
+
+    Args:
+      y: outcomes, 0 or 1, [Q].
+      p: probabilities, [Q].
 
     Raises:
       ValueError: as in `brier_decomposition`.
@@ -389,14 +428,18 @@ def folds_of(
 ) -> IntArray:
     """Fold of each case, from 0, [Q]; sizes differ by one at most; it does not depend on the order of the cases.
 
-    Folds are drawn for the cases in the order of score, then outcome; cases alike in both are interchangeable. They
-    are not stratified, on purpose: folds that share out the outcomes, at each score or over all, repeat in the part
-    held out the noise of the part fitted, and cross-fitted errors come out too small: isotonic, 400 cases, 11 levels
-    that say nothing, ECE 0.003 and 0.030 where fresh cases, and these folds, show 0.045.
+    Folds are drawn for the cases in the order of score, then outcome; cases alike in both are interchangeable. They are
+    not stratified, on purpose: stratified folds, at each score or over all, repeat the noise of the fitted part in the
+    part held out, and cross-fitted errors become too small: isotonic, 400 cases, 11 levels without information, ECE
+    0.003 and 0.030 where fresh cases, and these folds, show 0.045.
 
     Args:
-      y: outcomes, 0 or 1, [Q]. score: of any scale, [Q]. groups: a label a case, [Q]; cases that must not be parted,
-        such as paraphrases or questions on one document. Groups are drawn whole, in the order of their labels.
+      y: outcomes, 0 or 1, [Q].
+      score: of any scale, [Q].
+      folds: their number, at least 2.
+      groups: a label a case, [Q]; cases that must not be separated, such as paraphrases or questions on one document.
+        Groups are drawn whole, in the order of their labels.
+      rng: generator of the folds.
 
     Raises:
       ValueError: folds below 2, or above the number of cases or groups; groups of another length.
@@ -430,6 +473,14 @@ def cross_fitted(
 ) -> FloatArray:
     """Probability of each case from a calibrator fitted to the other folds, [Q]; folds as in `folds_of`.
 
+    Args:
+      y: outcomes, 0 or 1, [Q].
+      score: the larger, the likelier 1, [Q].
+      method: one of `METHODS`.
+      folds: at least 2.
+      groups: a label a case, [Q]; cases of one group stay in one fold.
+      rng: generator of the folds.
+
     Raises:
       ValueError: as in `fit` and `folds_of`; a fold whose other folds hold one outcome only.
 
@@ -453,7 +504,12 @@ def cross_fitted(
 
 
 def judged(y: ArrayLike, p: ArrayLike) -> Judgement:
-    """ECE, smooth ECE and Brier score of probabilities, at the defaults of each."""
+    """ECE, smooth ECE and Brier score of probabilities, at the defaults of each.
+
+    Args:
+      y: outcomes, 0 or 1, [Q].
+      p: probabilities, [Q].
+    """
     return Judgement(np.asarray(y).size, ece(y, p), smooth_ece(y, p), brier_decomposition(y, p))
 
 
@@ -466,7 +522,15 @@ def calibrated(
     groups: ArrayLike | None = None,
     rng: np.random.Generator,
 ) -> Calibrated:
-    """A calibrator fitted to all cases, judged on them and, beside it, by cross-fitting.
+    """A calibrator fitted to all cases, judged on them and by cross-fitting.
+
+    Args:
+      y: outcomes, 0 or 1, [Q].
+      score: the larger, the likelier 1, [Q].
+      method: one of `METHODS`.
+      folds: of cross-fitting, at least 2.
+      groups: a label a case, [Q]; cases of one group stay in one fold.
+      rng: generator of the folds.
 
     Raises:
       ValueError: as in `cross_fitted`.

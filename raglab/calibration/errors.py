@@ -81,6 +81,9 @@ def chances(y: ArrayLike, p: ArrayLike) -> tuple[NDArray[np.bool_], FloatArray]:
 def check_probability(p: ArrayLike) -> FloatArray:
     """Probabilities as float64, [...].
 
+    Args:
+      p: [...], in [0, 1].
+
     Raises:
       ValueError: NaN, or a value outside [0, 1]; such a score only ranks until it is calibrated.
 
@@ -171,12 +174,14 @@ def reliability(y: ArrayLike, p: ArrayLike, *, bins: int = 10, strategy: Strateg
     decimal that names an edge, such as 0.6 and 0.7 or 30 / 100 and 40 / 100, does fall below it.
 
     Args:
-      y: outcomes, 0 or 1, [Q]. p: probabilities, [Q]. bins: their number; not used by "corp".
+      y: outcomes, 0 or 1, [Q].
+      p: probabilities, [Q].
+      bins: their number; not used by "corp".
       strategy: "uniform", equal widths; "quantile", equal numbers of cases, edges at percentiles of p; "corp", the
         blocks of the isotonic regression of y on p, which has no bins to choose.
 
     Raises:
-      ValueError: p outside [0, 1] (a score that only ranks), NaN, no case, y beside 0 and 1, bins below 1.
+      ValueError: p outside [0, 1] (a score that only ranks), NaN, no case, y other than 0 and 1, bins below 1.
 
     Source: Dimitriadis, Gneiting and Jordan 2021 for "corp".
 
@@ -200,9 +205,16 @@ def ece(
 ) -> float:
     """Expected calibration error, in probability: the gap of mean score and observed rate, over bins.
 
-    Bins are those of `reliability`. norm: "l1", mean absolute gap, weighted by cases; "l2", root of the mean squared
-    gap; "max", the largest gap. It is biased upwards, the more bins the more; debias takes the sampling variance
-    rate (1 − rate) / (n − 1) off each squared gap, leaves bins of one case out, and never goes below 0.
+    Bins are those of `reliability`. The error is biased upwards, the more bins the more.
+
+    Args:
+      y: outcomes, 0 or 1, [Q].
+      p: probabilities, [Q].
+      bins: their number; not used by "corp".
+      strategy: of the bins, as for `reliability`.
+      norm: "l1", mean absolute gap, weighted by cases; "l2", root of the mean squared gap; "max", the largest gap.
+      debias: takes the sampling variance rate (1 − rate) / (n − 1) off each squared gap, leaves bins of one case out,
+        and never goes below 0; with the norm "l2" only.
 
     Raises:
       ValueError: as in `reliability`; debias with a norm other than "l2".
@@ -232,11 +244,22 @@ def ece_interval(
 ) -> tuple[float, float]:
     """Percentile bootstrap interval of `ece`: low and high end, in probability.
 
-    Cases are drawn with replacement, the bins stay those of the data. Drawn are counts of score level × outcome,
-    which is exact up to 1,024 levels. Beyond, levels that share a bin and a cell of width 1 / 1,024 count as one, at
-    the mean score of each outcome in it: only the spread of scores inside a cell is left out, at most 0.0005 a case
-    beside the 0.3 to 0.5 of an outcome. Since ECE is biased upwards, and a resample's more so, the interval of a
-    well calibrated score lies above 0 and may lie above its own ECE; "l2" with debias suffers least.
+    Cases are drawn with replacement, the bins stay those of the data. Drawn are counts of score level × outcome, which
+    is exact up to 1,024 levels. Beyond, levels that share a bin and a cell of width 1 / 1,024 count as one, at the mean
+    score of each outcome in it: only the spread of scores inside a cell is left out, at most 0.0005 a case against the
+    0.3 to 0.5 of an outcome. Since ECE is biased upwards, and a resample's more so, the interval of a well calibrated
+    score lies above 0 and may lie above its own ECE; "l2" with debias suffers least.
+
+    Args:
+      y: outcomes, 0 or 1, [Q].
+      p: probabilities, [Q].
+      bins: their number; not used by "corp".
+      strategy: of the bins, as for `reliability`.
+      norm: as for `ece`.
+      debias: as for `ece`.
+      level: of the interval, in (0, 1).
+      resamples: of the bootstrap, at least 1.
+      rng: generator of the resamples.
 
     Raises:
       ValueError: as in `ece`; level outside (0, 1), resamples below 1.
@@ -398,7 +421,12 @@ REACH = 9.0  # standard deviations; what lies beyond is below 3e-18 of the peak
 
 
 class SmoothECE(NamedTuple):
-    """Smooth ECE, in probability, and the standard deviation of its kernel, in units of the score."""
+    """Smooth ECE, in probability, and the standard deviation of its kernel, in units of the score.
+
+    Attributes:
+      value: in probability.
+      bandwidth: standard deviation of the kernel, in units of the score.
+    """
 
     value: float
     bandwidth: float
@@ -408,7 +436,8 @@ def smooth_ece(y: ArrayLike, p: ArrayLike) -> float:
     """Smooth ECE, in probability: binning replaced by a kernel whose width follows from the data.
 
     Args:
-      y: outcomes, 0 or 1, [Q]. p: probabilities, [Q].
+      y: outcomes, 0 or 1, [Q].
+      p: probabilities, [Q].
 
     Source: Błasiok and Nakkiran 2023, on the probability itself, not its logit, with the mesh and the search of
       their package relplot.
@@ -422,6 +451,10 @@ def smooth_ece(y: ArrayLike, p: ArrayLike) -> float:
 
 def smooth_ece_with_bandwidth(y: ArrayLike, p: ArrayLike) -> SmoothECE:
     """Smooth ECE and the width of the kernel, found by ten halvings of (0, 1].
+
+    Args:
+      y: outcomes, 0 or 1, [Q].
+      p: probabilities, [Q].
 
     Example:
       >>> smooth_ece_with_bandwidth([0, 1, 1, 1], [0.75, 0.75, 0.75, 0.75]).bandwidth

@@ -14,12 +14,12 @@ KEPT = 8  # measured tables that a `Measured` keeps, and as many of each other k
 
 
 class Measured:
-    """A trace and what was measured of it so far; whoever asks many questions of one trace holds it.
+    """A trace and its measurements so far; hold one where many questions are asked of one trace.
 
-    A replay of a plain trace measures it each time, which of 10,000 cases takes about a second; of a `Measured` it
-    does so once for all policies of the same structure. It is the only value of the algebra that grows.
+    A replay of a plain trace measures it each time, about a second for 10,000 cases; a replay of a `Measured` does so
+    once for all policies of the same structure. It is the only value of the algebra that grows.
 
-    Threads may share it. A pickle or copy is of the trace alone, and measures anew.
+    Threads may share it. A pickle or copy holds the trace alone, and measures again.
 
     Args:
       trace: in memory.
@@ -43,7 +43,11 @@ class Measured:
 
     @classmethod
     def of(cls, trace: TraceData | Measured) -> Measured:
-        """A measured trace as it is; of a plain one a new one."""
+        """A measured trace as it is; a plain one as a new `Measured`.
+
+        Args:
+          trace: plain or measured.
+        """
         return trace if isinstance(trace, Measured) else cls(trace)
 
     @property
@@ -112,16 +116,32 @@ class Measured:
         return self.trace
 
     def evidence_for(self, policies: object, arm: str | None) -> None:
-        """None: what was measured is known by `measured_tables`."""
+        """None: `measured_tables` knows the measurements.
+
+        Args:
+          policies: of one structure; not read.
+          arm: of the trace; not read.
+        """
         del policies, arm
 
     def measured_once(self, policy: object, arm: str | None) -> AbstractContextManager[Self]:
-        """The measured trace itself."""
+        """The measured trace itself.
+
+        Args:
+          policy: not read.
+          arm: not read.
+        """
         del policy, arm
         return nullcontext(self)
 
     def once(self, kind: str, key: Any, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
-        """Measure once for a key; the oldest of its kind goes when there are too many."""
+        """Measure once for a key; the oldest of its kind goes when there are too many.
+
+        Args:
+          kind: of the measurement.
+          key: the key that tells measurements of one kind apart.
+          make: measures it; called where the key is new.
+        """
         with self._lock:
             known = self._values.setdefault(kind, {})
             if key in known:

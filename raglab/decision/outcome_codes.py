@@ -36,10 +36,13 @@ _CELLS_OF_CODES = (CELL_OF_CODE[:, None] == np.arange(metrics.N_CELLS)).astype(n
 class Tally(NamedTuple):
     """Counted decisions of many policies.
 
-    cells: cases by decision, label and whether they are right (sources, and text where it is judged), [P, 18].
-    stages: by what decided, [P, stages]. labels: cases by label, [3]. engine: what counted, and why where the compiled
-    kernel could not. missing: answered cases that are judged by text, those without a recorded answer and all, [P, 2].
-    by_text: cases that are judged by text.
+    Attributes:
+      cells: cases by decision, label and whether they are right (sources, and text where it is judged), [P, 18].
+      stages: decisions by the stage that decided, [P, stages].
+      labels: cases by label, [3].
+      engine: name of the engine that counted, and the reason where the compiled kernel could not.
+      missing: answered cases that are judged by text: those without a recorded answer, and all, [P, 2].
+      by_text: cases that are judged by text.
     """
 
     cells: NDArray[np.int64]

@@ -39,11 +39,16 @@ ASK_BELOW, APPLY_ABOVE, EVERY = 0.60, 0.85, 5  # the published gate (rule S5.5);
 
 
 class Counts(NamedTuple):
-    """What was seen of one candidate value, in signals.
+    """Signals of one candidate value.
 
-    yes: the user accepted it. silent: applied, and nobody objected. no: rejected. named: named by a user who rejected
-    another. corrected: those rejections of it that named another. failed: its field came back empty. doubted: above 0
-    where the last word on it was a no, under a learner that goes by it.
+    Attributes:
+      yes: times the user accepted it.
+      silent: times it was applied and nobody objected.
+      no: times it was rejected.
+      named: times a user who rejected another value named it.
+      corrected: rejections of it that named another value.
+      failed: times its field was empty.
+      doubted: above 0 where the last word about it was a no, under a learner with `on_word`.
     """
 
     yes: float = 0.0
@@ -58,13 +63,22 @@ class Counts(NamedTuple):
 class Learner(NamedTuple):
     """Settings of the loop: how votes become confidence, when it is enough, and when a row splits.
 
-    ask_below, apply_above: confidence, in [0, 1]. every: of the requests between the two, the one that asks. level: of
-    the lower bound of `posterior`. prior_yes, prior_no: its prior, in votes; a tenth of a vote each leaves the first
-    clear word to decide: the bound after one yes is 0.91, after one yes and one no 0.21. half_life_days: of a vote; 0
-    never forgets. stratify: whether rows split. alpha: of `evidence`, probability that a row of noise ever splits.
-    on_word: whether the confidence of `posterior` is 0 until a user accepted or named the value, and after a no until
-    one does again. split: when a row splits: `source` at the first success with another candidate under a condition
-    where one failed, as the source document does; `evidence` where failures gather beyond chance.
+    Attributes:
+      rule: how votes become confidence, one of `RULES`.
+      ask_below: confidence below which the user is asked, in [0, 1].
+      apply_above: confidence above which the value is applied silently, in [0, 1].
+      every: between the two thresholds, one of this many requests asks.
+      level: of the lower bound of `posterior`.
+      prior_yes: prior of `posterior`, in votes; with `prior_no` at a tenth of a vote the first clear word decides: the
+        bound after one yes is 0.91, after one yes and one no 0.21.
+      prior_no: prior of `posterior` against a value, in votes.
+      half_life_days: of a vote; 0 never forgets.
+      stratify: whether rows split.
+      alpha: of `evidence`, probability that a row of noise ever splits.
+      on_word: whether the confidence of `posterior` is 0 until a user accepted or named the value, and after a no until
+        one does again.
+      split: when a row splits: `source` at the first success with another candidate under a condition where one failed,
+        as the source document does; `evidence` where failures gather beyond chance.
     """
 
     rule: Rule = "vote_share"
@@ -127,6 +141,9 @@ ADDED: Mapping[str, Any] = {"on_word": False, "split": "evidence"}  # and what t
 
 def stored_learner(body: Mapping[str, Any]) -> Learner:
     """Learner of settings as a log keeps them, of this version or one before, under which it decides as it did then.
+
+    Args:
+      body: settings as the log stores them, by name.
 
     Raises:
       ValueError: settings that no version had.
@@ -351,7 +368,13 @@ CLOSE = 1e-6  # votes that forgetting may round off
 class ClarificationRequest(BaseModel):
     """One focused question to the user (rule S5.2).
 
-    candidate_values: what may be proposed; `other` is always open. proposed_default: the value that would be taken.
+    Attributes:
+      target_field: the field that the question is about.
+      question_to_user: in words.
+      candidate_values: values that may be proposed; `other` is always open.
+      proposed_default: the value that would be taken.
+      proposed_default_reason: why that value, in words.
+      audit: further entries for the audit log.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -365,14 +388,24 @@ class ClarificationRequest(BaseModel):
 
 
 class ClarificationDefault(BaseModel):
-    """What was learned about one kind of question: a row of the default table (rule S5.3).
+    """Learned default of one kind of question: a row of the default table (rule S5.3).
 
-    candidate_votes: votes by value, in the order of the first vote. confidence: in the value that leads, in [0, 1].
-    sample_size: signals. last_refreshed: of the last signal; without a zone it is UTC. requests: that met the row.
-    counts: by value. strata: column -> its value -> candidate value -> counts; they do not age. looks: splits so far,
-    and in logs of before tests for one. remembered: signals, as far as they are not forgotten.
+    A row may be given with votes alone; they are then read as acceptances and, below 0, as rejections.
 
-    A row may come with votes alone; they are then read as acceptances and, below 0, as rejections.
+    Attributes:
+      target_field: the field that the question is about.
+      doctype: kind of document; '' where it is not known.
+      sub_conditions: of the row, column -> value.
+      candidate_votes: votes by value, in the order of the first vote.
+      confidence: in the value that leads, in [0, 1].
+      sample_size: number of signals.
+      last_refreshed: time of the last signal; without a zone it is UTC.
+      version: of the row, from 0.
+      requests: number of requests that met the row.
+      counts: signals by value.
+      strata: column -> its value -> candidate value -> counts; they do not age.
+      looks: splits so far; in logs of older versions also tests for one.
+      remembered: signals that are not forgotten.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

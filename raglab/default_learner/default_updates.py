@@ -50,7 +50,12 @@ SUM = 1.0 + 1e-9  # most that shares may sum to, with their rounding
 
 
 class Suggested(NamedTuple):
-    """Value to propose, and why, in one sentence."""
+    """Value to propose, with the reason in one sentence.
+
+    Attributes:
+      value: to propose.
+      reason: in one sentence.
+    """
 
     value: str
     reason: str
@@ -59,7 +64,10 @@ class Suggested(NamedTuple):
 class Worth(NamedTuple):
     """Value of asking, in the unit of the costs.
 
-    gain: expected cost of a silent error that an answer saves. cost: of the question. asks: whether the gain is more.
+    Attributes:
+      gain: expected cost of a silent error that an answer saves.
+      cost: of the question.
+      asks: whether the gain is more.
     """
 
     gain: float
@@ -77,8 +85,11 @@ def suggest(
     """Value to propose: of the candidates with votes above 0 the one that leads, else the first candidate.
 
     Args:
-      candidates: in the order in which they are proposed without votes, which also breaks ties. learner: with the rule
-      `posterior` the highest posterior mean leads, as for the row's confidence; else the most votes.
+      default: the row; None without one.
+      candidates: in the order in which they are proposed without votes, which also breaks ties.
+      learner: with the rule `posterior` the highest posterior mean leads, as for the row's confidence; with the others
+        the most votes.
+      language: of the sentence, `en` or `fr`.
 
     Raises:
       ValueError: no candidate.
@@ -100,9 +111,13 @@ def suggest(
 
 
 def shares(default: ClarificationDefault | None, candidates: Sequence[str]) -> dict[str, float]:
-    """Probability of each candidate that it is the one wanted, from its votes; they sum to 1.
+    """Probability of each candidate that it is the wanted value, from its votes; they sum to 1.
 
-    What is for a value, plus one vote for each, over the sum: a Dirichlet mean.
+    The votes for a value plus one, over the sum of these: a Dirichlet mean.
+
+    Args:
+      default: the row; None without one.
+      candidates: values to compare.
     """
     for_it = dict.fromkeys(candidates, 0.0)
     if default is not None:
@@ -119,11 +134,14 @@ def worth_asking(
     error_cost: float,
     outcomes: Sequence[Hashable] | None = None,
 ) -> Worth:
-    """Whether a question is worth its cost: what it saves is error_cost · (1 − share of the best outcome).
+    """Whether a question is worth its cost: it saves error_cost · (1 − share of the best outcome).
 
     Args:
-      shares: probability that each value is wanted, [V], at most 1 in sum; what is left is wanted by none of them.
-      outcomes: what each value leads to, [V]; values of one outcome need no question between them.
+      shares: probability that each value is wanted, [V], at most 1 in sum; the rest is the probability that none of
+        them is wanted.
+      question_cost: cost of a question, at least 0.
+      error_cost: cost of a silent error, at least 0.
+      outcomes: outcome of each value, [V]; values of one outcome need no question between them.
 
     Raises:
       ValueError: shares that are none, costs below 0, outcomes that do not fit.
@@ -159,7 +177,10 @@ def init(
     """Row without a vote; its confidence is 0.
 
     Args:
-      doctype: '' where it is not known. sub_conditions: by column; one without a value is left out.
+      target_field: the field that the question is about.
+      doctype: '' where it is not known.
+      sub_conditions: by column; one without a value is left out.
+      now: time of the row's creation.
 
     Raises:
       ValueError: an empty or too long name, or `now` is no datetime.
@@ -200,12 +221,18 @@ def update(
     went backwards they do not age, and `last_refreshed` stays.
 
     Args:
-      corrected_to: value that the user named when rejecting. conditions: of the request, by column, for a split; the
-      row's own are left out. learner: settings; its rule goes before `rule`.
+      default: the row before the signal.
+      value: the value that the signal is about.
+      signal: one of `SIGNALS`.
+      corrected_to: value that the user named when rejecting.
+      rule: how votes become confidence; not used where `learner` is given.
+      now: time of the signal.
+      conditions: of the request, by column, for a split; the row's own are left out.
+      learner: settings; its rule takes precedence over `rule`.
 
     Raises:
-      ValueError: an unknown signal or rule, an empty or too long value, a correction without explicit_no or to the
-        same value, `now` is no datetime, or conditions that are not those of the row.
+      ValueError: an unknown signal or rule, an empty or too long value, a correction without explicit_no or to the same
+        value, `now` is no datetime, or conditions that are not those of the row.
 
     Source: rule S5.4.
 
@@ -270,7 +297,12 @@ def _strata(
 
 
 def gate(default: ClarificationDefault, *, ask_below: float = ASK_BELOW, apply_above: float = APPLY_ABOVE) -> Gate:
-    """What confidence allows: `apply` above the one threshold, `ask` below the other, else `ask_occasionally`.
+    """Verdict of the confidence: `apply` above the one threshold, `ask` below the other, else `ask_occasionally`.
+
+    Args:
+      default: the row.
+      ask_below: confidence below which the user is asked, in [0, 1].
+      apply_above: confidence above which the value is applied, in [0, 1].
 
     Raises:
       ValueError: a confidence that is NaN, or thresholds that are no confidences in this order.
@@ -282,13 +314,24 @@ def gate(default: ClarificationDefault, *, ask_below: float = ASK_BELOW, apply_a
 
 
 def met(default: ClarificationDefault, *, now: datetime) -> ClarificationDefault:
-    """New row that one more request met. It is no signal: votes do not age, and `last_refreshed` stays."""
+    """New row that one more request met. It is no signal: votes do not age, and `last_refreshed` stays.
+
+    Args:
+      default: the row before the request.
+      now: time of the request.
+    """
     instant(now)
     return default.model_copy(update={"requests": default.requests + 1, "version": default.version + 1})
 
 
 def asks(default: ClarificationDefault, learner: Learner) -> bool:
-    """Whether the request that meets the row now is asked: by the gate, and between its thresholds every m-th one.
+    """Whether the request that meets the row now is asked: by the gate, and between its thresholds every m-th request.
+
+    A schedule decides, not chance.
+
+    Args:
+      default: the row as the request met it.
+      learner: settings.
 
     Source: rule S5.5; a schedule, no coin.
     """
@@ -296,15 +339,18 @@ def asks(default: ClarificationDefault, learner: Learner) -> bool:
 
 
 def fills_in(default: ClarificationDefault | None, value: str, learner: Learner, worth: Worth | None = None) -> bool:
-    """Whether a value is filled in without a question: it leads the row, and the gate says so.
+    """Whether a value is filled in without a question: it leads the row, and the gate allows it.
 
-    Below `ask_below` the user is asked, always, and so where nothing was learned, or where another value leads than
-    the one that would be filled in. Between the thresholds the schedule asks, where that is worth its cost; above
-    them nothing is asked.
+    Below `ask_below` the user is always asked, and so where nothing was learned, or where another value leads than the
+    one that would be filled in. Between the thresholds the schedule asks, where that is worth its cost; above them
+    nothing is asked.
 
     Args:
-      default: the row as the request met it, None without one. worth: of asking; None is worth it. A request of which
-        all values lead to one answer leaves nothing out, and is not to be asked here.
+      default: the row as the request met it, None without one.
+      value: the value that would be filled in.
+      learner: settings.
+      worth: of asking; None is worth it. A request of which all values lead to one answer leaves nothing out, and is
+        not to be asked here.
 
     Source: rule S5.5.
 
@@ -323,7 +369,13 @@ def fills_in(default: ClarificationDefault | None, value: str, learner: Learner,
 
 
 def leads(default: ClarificationDefault, value: str, learner: Learner) -> bool:
-    """Whether a value is what a row would fill in: voted for, and before all others that were."""
+    """Whether a row would fill in a value: it has votes, and no other value has more.
+
+    Args:
+      default: the row.
+      value: the value that may lead.
+      learner: the learner whose rule compares the values.
+    """
     votes = default.candidate_votes
     return votes.get(value, 0.0) > 0.0 and suggest(default, list(votes), learner).value == value
 
@@ -331,9 +383,15 @@ def leads(default: ClarificationDefault, value: str, learner: Learner) -> bool:
 def lookup(
     rows: Iterable[ClarificationDefault], target_field: str, doctype: str, conditions: Mapping[str, str]
 ) -> ClarificationDefault | None:
-    """Most specific row whose conditions are all met, None without one; a vote goes to it as well.
+    """Most specific row whose conditions are all met, None without one; a vote goes to the same row.
 
     Ties go by the text of their conditions; of one row's versions the latest is taken.
+
+    Args:
+      rows: of the default table, any versions.
+      target_field: of the request.
+      doctype: of the request.
+      conditions: of the request, by column.
 
     Source: rule S5.7.
     """

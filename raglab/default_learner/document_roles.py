@@ -28,7 +28,8 @@ def document_roles(tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     Args:
       tags: by file, as its chunks have them; a tag that is blank is not there.
 
-    Returns: role by file, all different.
+    Returns:
+      role by file, all different.
 
     Source: rule S5.10.
 

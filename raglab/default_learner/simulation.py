@@ -53,20 +53,28 @@ PLAIN = "here"  # the one scene of a world without conditions
 
 
 class World(NamedTuple):
-    """Traffic over rows of the default table, and what users truly want there.
+    """Traffic over rows of the default table, and the values that users truly want there.
 
     C contexts (row keys), S scenes (hidden strata that may decide the true value), V values, M columns.
 
-    contexts: their names. values: candidate values of each, in the order in which they are proposed.
-    traffic: share of the requests, [C]. scenes: share of a context's requests, [C, S].
-    shares: of the users, by true value, [C, S, V]. stray: what a request wants that is noise, [C, S, V].
-    noise: probability that a request wants another value than its user's own, [C].
-    drift: probability, at a request, that the user's true values of the context are drawn anew, [C].
-    columns: names of what is seen of a scene. levels: value of each column, as a number, [C, S, M].
-    noise_columns, noise_levels: columns that say nothing, and how many values each has.
-    notices: probability that a user corrects a silent wrong answer; it is taken for right otherwise.
-    detects: probability that a wrong value comes back empty. names: that a user who says no names the right value.
-    at_once: contexts that one user has, drawn by traffic; 0 all. per_day: requests of a user a day.
+    Attributes:
+      contexts: their names.
+      values: candidate values of each, in the order in which they are proposed.
+      traffic: share of the requests, [C].
+      scenes: share of a context's requests, [C, S].
+      shares: of the users, by true value, [C, S, V].
+      stray: shares of the values that a noisy request wants, [C, S, V].
+      noise: probability that a request wants another value than its user's own, [C].
+      drift: probability, at a request, that the user's true values of the context are drawn again, [C].
+      columns: names of what is seen of a scene.
+      levels: value of each column, as a number, [C, S, M].
+      noise_columns: number of columns without information.
+      noise_levels: number of values of each of them.
+      notices: probability that a user corrects a silent wrong answer; it is taken for right otherwise.
+      detects: probability that a wrong value finds nothing.
+      names: probability that a user who says no names the right value.
+      at_once: number of contexts that one user has, drawn by traffic; 0 is all.
+      per_day: requests of a user a day.
     """
 
     contexts: tuple[str, ...]
@@ -131,9 +139,12 @@ def world(
 
     Args:
       shares: context -> value -> share of the users; with `column`: context -> its level -> value -> share.
-      column: seen condition that decides the true value. mix: its level -> share of the requests; equal if not given.
-      traffic: by context, equal if not given. noise, drift: one, or one a context.
-      more: other fields of `World`.
+      column: seen condition that decides the true value.
+      mix: its level -> share of the requests; equal if not given.
+      traffic: by context, equal if not given.
+      noise: probability of a request that wants another value, one or one a context.
+      drift: probability of a change of the true values, one or one a context.
+      **more: other fields of `World`.
 
     Raises:
       ValueError: no context, shares that are none, probabilities outside [0, 1].
@@ -485,7 +496,11 @@ SIGNAL_YES, SIGNAL_NO, SIGNAL_OK, SIGNAL_FAILURE = (
 
 
 class Priced(NamedTuple):
-    """A learner that asks only where a question is worth its cost, as the loop does: see `worth_asking`."""
+    """A learner that asks only where a question is worth its cost, as the loop does: see `worth_asking`.
+
+    Attributes:
+      learner: settings of the learner.
+    """
 
     learner: Learner
 
@@ -522,22 +537,28 @@ def asked(
     error_cost: float = 10.0,
     n_jobs: int = 1,
 ) -> RequestOutcomes:
-    """What came of every request of every user under one policy.
+    """Outcome of every request of every user under one policy.
 
-    Users meet the same requests, noise and drift under every policy of one seed, whatever block or process they are
-    in. Each has default rows of its own. The row proposes a value. A wrong one comes back empty with probability
-    `detects`: signal failure, and a question about the best of the others. Else the gate asks or applies. Who is asked
-    says yes, or says no and names the right value with probability `names`. A wrong value applied is a silent error,
-    which its user corrects with probability `notices` and lets pass else (implicit_ok, wrongly). A learner that
-    stratifies may split each row once.
+    Users meet the same requests, noise and drift under every policy of one seed, in any block or process. Each user has
+    separate default rows. The row proposes a value. A wrong value finds nothing with probability `detects`: signal
+    failure, and a question about the best of the others. Else the gate asks or applies. A user who is asked says yes,
+    or says no and names the right value with probability `names`. A wrong value applied is a silent error, which its
+    user corrects with probability `notices` and else lets pass (implicit_ok, wrongly). A learner that stratifies may
+    split each row once.
 
-    Baselines: `always_ask`; `never_ask` applies the first candidate until its user has corrected it, and refuses what
-    came back empty; `oracle` knows its
-    user's own value and the probabilities of the world, applies the value silently, and asks only where that is
-    cheaper.
+    Baselines: `always_ask`; `never_ask` applies the first candidate until its user has corrected it, and refuses where
+    it finds nothing; `oracle` knows its user's true value and the probabilities of the world, applies the value
+    silently, and asks only where that is cheaper.
 
     Args:
-      question_cost, error_cost: of one each, for the oracle. n_jobs: processes, as joblib counts them.
+      world: the world that the users live in.
+      policy: a learner, a `Priced` one, or a baseline by name.
+      users: number of users.
+      requests: of each user.
+      seed: of the world and the users.
+      question_cost: cost of a question, for the oracle.
+      error_cost: cost of a silent error, for the oracle.
+      n_jobs: processes, as joblib counts them.
 
     Raises:
       ValueError: sizes below 1, an unknown policy, a world that breaks a rule.
@@ -681,17 +702,25 @@ def simulate(
     """Questions, silent errors, cost and regret of each policy, by bucket of requests.
 
     All policies meet the same users, requests and noise, so that their differences may be taken pair by pair; the bits
-    hang neither on the number of processes nor on which policies stand beside.
+    depend neither on the number of processes nor on the other policies.
 
     Args:
+      world: the world that the users live in.
       policies: name -> learner, a `Priced` one, or one of `BASELINES`, which `asked` describes.
-      question_cost, error_cost: of a question or an unanswered request, of a wrong value applied silently.
-      buckets: into which the requests are cut; level: of the intervals over users.
+      users: number of users.
+      requests: of each user.
+      seed: of the world and the users.
+      question_cost: cost of a question or an unanswered request.
+      error_cost: cost of a wrong value applied silently.
+      buckets: number of buckets into which the requests are cut.
+      level: of the intervals over users.
+      n_jobs: processes, as joblib counts them.
 
-    Returns: a row a policy and bucket: `policy`, `bucket`, `first`, `last` (numbers of its requests, from 1),
-      `questions`, `errors` (silent ones), `unanswered`, `cost`, each per 100 requests; `regret` (cost of a user above
-      the oracle's, all requests up to `last`); `silent` (share of users who are not asked after `last`; NaN in the
-      last bucket); each with `_low` and `_high`; `users`.
+    Returns:
+      A row a policy and bucket: `policy`, `bucket`, `first`, `last` (numbers of its requests, from 1), `questions`,
+        `errors` (silent ones), `unanswered`, `cost`, each per 100 requests; `regret` (cost of a user above the
+        oracle's, all requests up to `last`); `silent` (share of users who are not asked after `last`; NaN in the last
+        bucket); each with `_low` and `_high`; `users`.
 
     Raises:
       ValueError: no policy, one that is unknown, sizes below 1, costs below 0, a world that breaks a rule.
@@ -732,6 +761,10 @@ def silence(found: RequestOutcomes, quiet: int = QUIET) -> Silence:
     """When each row fell silent: it asked nothing at its last `quiet` requests, or at none at all.
 
     A row that met fewer requests after its last question is not known to be silent: NaN.
+
+    Args:
+      found: outcomes of the requests, as `asked` gives them.
+      quiet: requests without a question.
     """
     slots = found.topic.shape[1]
     at = found.slot[..., None] == np.arange(slots)  # [U, T, slots]
@@ -744,8 +777,13 @@ def silence(found: RequestOutcomes, quiet: int = QUIET) -> Silence:
 def confidence_paths(learners: Mapping[str, Learner], requests: int) -> pd.DataFrame:
     """Confidence of a row whose value is always right, request by request, after one yes at the first.
 
-    Returns: a row a learner, request and way: `learner`, `gated`, `request`, `question`, `confidence` (after it).
-      `gated` false: the value is applied silently ever after; true: the gate asks when it is due, and is told yes.
+    Args:
+      learners: name -> settings.
+      requests: number of requests of the row.
+
+    Returns:
+      A row a learner, request and way: `learner`, `gated`, `request`, `question`, `confidence` (after it). `gated`
+        false: the value is applied silently from then on; true: the gate asks when it is due, and the answer is yes.
 
     Source: rules S5.4, S5.5.
 

@@ -47,9 +47,12 @@ MOST = 700.0  # log of the largest e-value that is told; a float ends at 709
 class Split(NamedTuple):
     """Condition that a row is to be split by.
 
-    value: of the column, where the candidate is wrong most often. candidate: that is right elsewhere; '' in logs of
-    before. evidence: e-value of two rates against one; of the rule `source`, failures of the candidate under that
-    value. bar: what it had to reach.
+    Attributes:
+      column: the column that tells the conditions apart.
+      value: of the column, under which the candidate is wrong most often.
+      candidate: value that is right elsewhere; '' in logs of older versions.
+      evidence: e-value of two rates against one; of the rule `source`, failures of the candidate under that value.
+      bar: value that the evidence had to reach.
     """
 
     column: str
@@ -60,7 +63,12 @@ class Split(NamedTuple):
 
 
 def stored_split(body: Mapping[str, Any]) -> Split:
-    """Split as a log keeps it; logs of before have an exact test's p-value and its bar, of which this takes 1 / p.
+    """Split as a log stores it.
+
+    Logs of older versions have an exact test's p-value and its bar, of which this takes 1 / p.
+
+    Args:
+      body: split as the log stores it, by field.
 
     Example:
       >>> stored_split({"column": "page_1_kind", "value": "coversheet", "p": 0.001, "bar": 0.0125, "look": 1}).bar
@@ -79,14 +87,16 @@ def stratify(
     success: str | None = None,
     conditions: Mapping[str, str] | None = None,
 ) -> Split | None:
-    """Condition that a row is to be split by; None where there is none. It may be asked after every signal.
+    """Condition that a row is to be split by; None where there is none. Call it after any signal.
 
     With the rule `evidence`: a condition under which a value is wrong more often than elsewhere. A candidate value and
     a column are tried where the value was right or wrong under two values of the column; their e-value is the mean over
     these of the one against the rest. `tried / alpha` is what the largest must reach, ties by name. Requests without a
-    value of a column say nothing about it.
+    value of a column do not count for it.
 
     Args:
+      default: the row.
+      learner: settings.
       success: value that the last signal accepted, named, or confirmed by silence; the rule `source` splits at one.
       conditions: of its request, by column.
 
@@ -105,11 +115,13 @@ def stratify(
 def source_split(default: ClarificationDefault, success: str, conditions: Mapping[str, str]) -> Split | None:
     """Split at a success with another candidate than one that failed under the same value of a column.
 
-    Of several such columns the one is taken under whose value the failed candidate was never right and that knows it
+    Of several such columns the one is taken under whose value the failed candidate was never right and that saw it
     right elsewhere most often; ties go to the first column.
 
     Args:
-      success: value that was accepted, named, or confirmed by silence. conditions: of its request, by column.
+      default: the row.
+      success: value that was accepted, named, or confirmed by silence.
+      conditions: of its request, by column.
 
     Example:
       >>> from datetime import UTC, datetime
@@ -207,10 +219,11 @@ def _tables(size: int) -> tuple[Array, Array, Array]:
 
 
 def looked(default: ClarificationDefault, found: Split | None = None) -> ClarificationDefault:
-    """The row after a split; of the column that it was split by it keeps no counts.
+    """The row after a split; it keeps no counts of the column that it was split by.
 
     Args:
-      found: None as in logs of before, where a test that found nothing was noted as well.
+      default: the row before the split.
+      found: the split; None as in logs of older versions, where a test that found nothing was noted as well.
     """
     left = {column: seen for column, seen in default.strata.items() if found is None or column != found.column}
     after = {"looks": default.looks + 1, "strata": left, "version": default.version + 1}
@@ -225,7 +238,10 @@ def split(
     The failures that led to the split are spent: a new row starts without. Of votes that age it gets what is left.
 
     Args:
-      learner: whose rule gives the confidence of the new rows.
+      default: the row.
+      found: the split.
+      now: time of the split.
+      learner: the learner whose rule gives the confidence of the new rows.
 
     Raises:
       ValueError: `now` is no datetime, or a column that the row has no counts of.

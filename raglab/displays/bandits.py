@@ -61,12 +61,20 @@ class RegretDisplay(FrameDisplay):
 
     Where choices cost something, two panels more draw the reward before costs and the spend, each as the mean of the
     rounds so far. Where all replications meet the same rounds and the arms differ from round to round (a table in its
-    given order, means that drift), a panel draws the value of the last rounds, beside that of the arm that was best
-    in them.
+    given order, means that drift), a panel draws the value of the last rounds, and that of the arm that was best in
+    them.
 
-    rows: a run and round drawn: `run`, `round`, `regret`, `low`, `high`, `replications`; of the other panels `reward`,
-    `spend` and `recent`, with `reward_low` and so on, and `best`; without a band where there is one replication. slope:
-    of the Lai–Robbins line. recent: how many of the last rounds; 0 without that panel.
+    Attributes:
+      band: content of the band, "interval" or "quantiles".
+      level: of the band.
+      log_x: whether the rounds are on a logarithmic axis.
+      slope: of the Lai–Robbins line.
+      unit: of the regret.
+      cost_unit: of the spend.
+      recent: number of the last rounds that are averaged; 0 without that panel.
+      rows: a run and round drawn: `run`, `round`, `regret`, `low`, `high`, `replications`; of the other panels
+        `reward`, `spend` and `recent`, with `reward_low` and so on, and `best`; without a band where there is one
+        replication.
     """
 
     band: Band = "interval"
@@ -100,12 +108,17 @@ class RegretDisplay(FrameDisplay):
         """Display of runs by name, all of the same number of rounds.
 
         Args:
+          runs: name -> run, as `bandit.run` or `bandit.simulate` gives it.
           band: "interval", that of the mean over replications; "quantiles", the middle share of the replications.
+          level: of the band, in (0, 1).
           log_x: rounds on a logarithmic axis, where the regret of a good learner is a straight line in the end.
           slope: of a line slope · ln(rounds), such as `lai_robbins(means)`.
-          unit: of the regret, such as "right answers". cost_unit: of the spend, such as "US dollars".
+          unit: of the regret, such as "right answers".
+          cost_unit: of the spend, such as "US dollars".
           recent: last rounds that the panel of drift is of; a twentieth of the run where not stated.
+          name: drawn in the legend or title.
           ax: axes of every panel, or one whose place they take.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: no run, lengths that differ, an unknown band, level outside (0, 1), or recent below 1.
@@ -320,8 +333,12 @@ class _ArmDisplay(FrameDisplay):
 class ArmShareDisplay(_ArmDisplay):
     """Share of the pulls that each arm gets, window by window, over all replications of a run.
 
-    rows: a window and arm: `round` (its middle), `arm`, `share`, and `low` and `high`, between which the middle share
-    of the replications at `level` lies.
+    Attributes:
+      level: share of the replications within the band.
+      rows: a window and arm: `round` (its middle), `arm`, `share`, and `low` and `high`, between which the middle share
+        of the replications at `level` lies.
+      arms: names, [A].
+      window: rounds that are counted together.
     """
 
     level: float = 0.8
@@ -343,8 +360,14 @@ class ArmShareDisplay(_ArmDisplay):
         """Display of one run.
 
         Args:
-          arms: names, [A]. window: rounds that are counted together; a fiftieth of the run where not given, and the
-            last one may be shorter. level: share of the replications within the band.
+          run: of `bandit.run`.
+          arms: names, [A].
+          window: rounds that are counted together; a fiftieth of the run where not given, and the last one may be
+            shorter.
+          level: share of the replications within the band.
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: a window below 1, or an arm pulled that has no name.
@@ -409,9 +432,13 @@ def _windowed(p: Array, starts: NDArray[np.int64]) -> tuple[Array, Array, Array]
 class PropensityDisplay(_ArmDisplay):
     """Probability of each arm through the rounds of one log, and which arm was chosen.
 
-    rows: a window and arm: `round` (its middle), `arm`, `propensity` (mean), `low` and `high` (least and largest), NaN
-    where the arm was not available. action: arm of each round, [T], or None. floor: least propensity that was
-    promised, or None.
+    Attributes:
+      action: arm of each round, [T], or None.
+      floor: least propensity that was promised, or None.
+      rows: a window and arm: `round` (its middle), `arm`, `propensity` (mean), `low` and `high` (least and largest),
+        NaN where the arm was not available.
+      arms: names, [A].
+      window: rounds that are drawn together.
     """
 
     action: NDArray[np.int64] | None = None
@@ -424,7 +451,8 @@ class PropensityDisplay(_ArmDisplay):
         """Display of a log with a row a round: `p_<arm>` of every arm, `action`, and `mask` where it has one.
 
         Args:
-          kwargs: as `from_propensities` takes them.
+          log: a row a round, as `bandit.log` gives it.
+          **kwargs: as `from_propensities` takes them.
 
         Raises:
           ValueError: no column `p_<arm>`.
@@ -461,8 +489,14 @@ class PropensityDisplay(_ArmDisplay):
 
         Args:
           propensity: of every arm in every round, [T, A]; NaN or masked where the arm was not available.
-          action: arm that was chosen, [T]; drawn as ticks below 0 %. mask: arms available, [A] or [T, A].
+          arms: names, [A].
+          action: arm that was chosen, [T]; drawn as ticks below 0 %.
+          mask: arms available, [A] or [T, A].
           window: rounds that are drawn together; the band is from the least to the largest in it.
+          floor: least propensity that was promised, drawn as a line.
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: shapes that differ, a propensity outside [0, 1], or a window below 1.
@@ -529,8 +563,12 @@ BAND_OF_WINDOW = "least to largest of the window"
 class PosteriorDisplay(FrameDisplay):
     """Posterior density of each arm's success rate or mean reward, as Thompson sampling draws from it.
 
-    rows: an arm: `arm`, `pulls`, `mean`, and `low` and `high` of its central interval at `level`. at: values, [N].
-    density: [N, A].
+    Attributes:
+      at: values, [N].
+      density: [N, A].
+      what: quantity of the density, with unit and range.
+      level: of the central intervals.
+      rows: an arm: `arm`, `pulls`, `mean`, and `low` and `high` of its central interval at `level`.
     """
 
     at: Array
@@ -551,6 +589,15 @@ class PosteriorDisplay(FrameDisplay):
         **style: Any,  # noqa: ANN401 - of the lines
     ) -> Self:
         """Display of one state without a batch, of a learner whose entry has a belief, such as `thompson_beta`.
+
+        Args:
+          state: of one learner.
+          bandit: its settings.
+          arms: names, [A]; their numbers where not given.
+          level: of the central intervals, in (0, 1).
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: another learner, whose belief has no such density, a batch of states, or names that do not fit.

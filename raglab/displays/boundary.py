@@ -192,6 +192,10 @@ class DecisionBoundaryDisplay(Display):
 
     Bars count cases, a tick is one case, a diamond one whose user named documents. Right of the axes: each label's
     cases by zone, and their share of the label.
+
+    Attributes:
+      boundary: confidence of every case and the two thresholds.
+      level: of the intervals.
     """
 
     boundary: Boundary
@@ -212,14 +216,19 @@ class DecisionBoundaryDisplay(Display):
         ax: Axes | None = None,
         **style: Any,  # noqa: ANN401 - of the bars
     ) -> Self:
-        """Display of all cases of a trace, whatever gate of the policy decides them.
+        """Display of all cases of a trace, also of those that another gate of the policy decides.
 
         An answerable case has its evidence chosen where the policy without any gate would answer it rightly.
 
         Args:
           trace: in memory, or of shards.
-          arm: which of the trace's arms; the first where not given. depth: of refinement at which the confidence is
-            taken; where not given, the one that decided. level: of the intervals.
+          policy: the policy whose confidence gate is drawn.
+          arm: which of the trace's arms; the first where not given.
+          depth: of refinement at which the confidence is taken; where not given, the one that decided.
+          level: of the intervals.
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: no cases, the policy decides by expected cost, the confidence gate is off, an unknown arm or
@@ -244,7 +253,11 @@ class DecisionBoundaryDisplay(Display):
         return bars
 
     def zone(self, zone: int) -> str:
-        """Ends of a zone and what the gate does there, in words."""
+        """Ends of a zone and what the gate does there, in words.
+
+        Args:
+          zone: number of the thresholds that the confidence reaches, 0 to 2.
+        """
         low, high = self.boundary.ends(zone)
         ends = {NEVER: f"below {high:.4g}", ONE: f"{low:.4g} to below {high:.4g}", BOTH: f"at or above {low:.4g}"}
         named = "named" if self.boundary.tau_explicit <= self.boundary.tau_default else "did not name"

@@ -27,7 +27,8 @@ BINS = 24
 class ConfidenceDisplay(FrameDisplay):
     """Confidence of a row that is always right: above, silence alone after one yes; below, with the gate's questions.
 
-    rows: of `confidence_paths`.
+    Attributes:
+      rows: of `confidence_paths`.
     """
 
     SIZE: ClassVar = (8.0, 6.4)
@@ -43,6 +44,12 @@ class ConfidenceDisplay(FrameDisplay):
         **style: Any,  # noqa: ANN401 - of the lines
     ) -> Self:
         """Display of paths.
+
+        Args:
+          paths: of `confidence_paths`.
+          name: drawn in the legend or title.
+          ax: two axes.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: no row.
@@ -116,7 +123,8 @@ def _request(rows: pd.DataFrame, place: int) -> float:
 class SplitDisplay(Display):
     """After how many requests of a row its split was found, as a histogram a world.
 
-    requests: name -> request of each row at which it was split, NaN never, [R].
+    Attributes:
+      requests: name -> request of each row at which it was split, NaN never, [R].
     """
 
     requests: Mapping[str, NDArray[np.float64]]
@@ -131,6 +139,12 @@ class SplitDisplay(Display):
         **style: Any,  # noqa: ANN401 - of the bars
     ) -> Self:
         """Display of splits by name.
+
+        Args:
+          requests: name -> request of each row at which it was split, NaN never, [R].
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: no name, or no row of one.
@@ -202,7 +216,8 @@ INTERVAL = "95 % interval over users"
 class ClarifyDisplay(FrameDisplay):
     """Four panels over the requests: questions, silent errors, regret, and users who are not asked again.
 
-    rows: of `simulate`.
+    Attributes:
+      rows: of `simulate`.
     """
 
     SIZE: ClassVar = (10.5, 7.0)
@@ -220,7 +235,10 @@ class ClarifyDisplay(FrameDisplay):
         """Display of a simulation.
 
         Args:
+          table: of `simulate`.
+          name: drawn in the legend or title.
           ax: four axes.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: no row, or another number of axes.
@@ -280,7 +298,8 @@ class ClarifyDisplay(FrameDisplay):
 class SilenceDisplay(Display):
     """Share of rows that have asked their last question, over the requests that met them.
 
-    policies: name -> what `silence` measured.
+    Attributes:
+      policies: name -> what `silence` measured.
     """
 
     policies: Mapping[str, Silence]
@@ -297,6 +316,12 @@ class SilenceDisplay(Display):
         **style: Any,  # noqa: ANN401 - of the lines
     ) -> Self:
         """Display of rows by policy.
+
+        Args:
+          rows: name -> what `silence` measured.
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: no policy, or one without a row that was met.

@@ -41,8 +41,13 @@ class Shown(NamedTuple):
 class Display:
     """Data, how it is drawn (`_draw`), every number that is drawn (`frame`), and what a notebook shows (`_shown`).
 
-    After `plot`: axes_ (of every panel), ax_ (the first), figure_, lines_ (what the style goes to), and name_, the name
-    that is drawn.
+    Attributes:
+      name: drawn in the legend or title.
+      ax_: axes of the first panel, after `plot`.
+      axes_: axes of every panel, after `plot`.
+      figure_: figure of these axes, after `plot`.
+      lines_: artists that the style applies to, after `plot`.
+      name_: name that is drawn, after `plot`.
     """
 
     SIZE: ClassVar[tuple[float, float]] = (7.2, 4.2)  # of a new figure, inches
@@ -102,7 +107,11 @@ class Display:
 
 @dataclass(eq=False, repr=False)
 class FrameDisplay(Display):
-    """Display whose data are rows of a frame, all of which are drawn."""
+    """Display whose data are rows of a frame, all of which are drawn.
+
+    Attributes:
+      rows: frame of the numbers that are drawn.
+    """
 
     rows: pd.DataFrame
 

@@ -25,8 +25,11 @@ CORNER = "frontier"
 class FrontierDisplay(FrameDisplay):
     """Reward and spend of a question: the frontier of fixed mixtures of arms, and plans with their intervals.
 
-    rows: `kind` (`frontier` or `plan`), `policy` (the arm of a corner, or the plan), `spend` and `reward`, of plans
-    with `_low` and `_high`. budget: a line where it is stated. unit: of the spend.
+    Attributes:
+      rows: `kind` (`frontier` or `plan`), `policy` (the arm of a corner, or the plan), `spend` and `reward`, of plans
+        with `_low` and `_high`.
+      budget: a line where it is stated.
+      unit: of the spend.
     """
 
     budget: float | None = None
@@ -47,8 +50,13 @@ class FrontierDisplay(FrameDisplay):
         """Display of the frontier of a table, and of plans that were compared on it.
 
         Args:
-          comparison: of `compare_plans` on this table. budget: of a question. unit: of the spend; the budget's, or
-            "cost".
+          table: with costs.
+          comparison: of `compare_plans` on this table.
+          budget: of a question.
+          unit: of the spend; the budget's, or "cost".
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Example: `FrontierDisplay.from_table(test, compare_plans(test, plans, budget=0.5), budget=Budget(0.5, "$"))`.
         """

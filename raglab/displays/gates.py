@@ -32,10 +32,15 @@ ENDS = ("", "_k", "_n", "_low", "_high")  # of a rate's columns
 
 @dataclass(eq=False, repr=False)
 class ThresholdSweepDisplay(FrameDisplay):
-    """Rates of one gate as exact steps of its threshold, with pointwise intervals; promise and targets beside them.
+    """Rates of one gate as exact steps of its threshold, with pointwise intervals, promise and targets.
 
-    rows: a step, ascending: `low`, `high`, and of each rate the value, `_k`, `_n`, `_low` and `_high`. name: what the
-    threshold is on, or its unit, in brackets on the axis.
+    Attributes:
+      rates: the rates that are drawn, of `metrics.RATES`.
+      targets: rate -> highest value.
+      certificate: of the threshold, or None.
+      level: of the intervals.
+      rows: a step, ascending: `low`, `high`, and of each rate the value, `_k`, `_n`, `_low` and `_high`.
+      name: score of the threshold, or its unit, in brackets on the axis.
     """
 
     rates: Sequence[str] = SWEPT
@@ -62,10 +67,16 @@ class ThresholdSweepDisplay(FrameDisplay):
         """Display of one gate: answer where the score is at least the threshold, else refuse.
 
         Args:
-          correct: right if answered, [Q]. scores: higher is surer, [Q]; NaN is always refused.
-          label: statuses, codes or names, [Q]; a false refusal is one of a case labelled ok. Where not given it is
-            one of a case that would be right.
-          targets: rate -> highest value. certificate: of `raglab.certify.certify` for these scores.
+          correct: right if answered, [Q].
+          scores: higher is surer, [Q]; NaN is always refused.
+          label: statuses, codes or names, [Q]; a false refusal is one of a case labelled ok. Where not given it is one
+            of a case that would be right.
+          targets: rate -> highest value.
+          certificate: of `raglab.certify.certify` for these scores.
+          level: of the intervals, in (0, 1).
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: shapes that differ, no cases, no score at all, an unknown rate, or a certificate of policies.
@@ -93,7 +104,14 @@ class ThresholdSweepDisplay(FrameDisplay):
         """Display of any threshold of a policy, of the frame that `replay.steps` gives.
 
         Args:
-          rates: which of `metrics.RATES`. level: that of the frame's intervals.
+          steps: of `replay.steps`, of one threshold.
+          rates: which of `metrics.RATES`.
+          targets: rate -> highest value.
+          certificate: of `raglab.certify.certify` for this threshold.
+          level: that of the frame's intervals.
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: a column is missing, no steps, an unknown rate, or a certificate of policies.
@@ -159,9 +177,14 @@ class ThresholdSweepDisplay(FrameDisplay):
 class OutcomeTableDisplay(Display):
     """Label × decision in counts, shares of the row with exact intervals, and what it costs.
 
-    counts: of `metrics.outcome_table`. wrong: answers at (ok, ok) from the wrong sources, where known. cost: mean over
-    the cases of each cell, [3, 3], NaN where there are none; None without costs. expected_cost: of a case, NaN without;
-    cost_interval: its ends.
+    Attributes:
+      counts: of `metrics.outcome_table`.
+      interval: exact, of each share, [3, 3].
+      wrong: answers at (ok, ok) from the wrong sources, where known.
+      cost: mean over the cases of each cell, [3, 3], NaN where there are none; None without costs.
+      expected_cost: of a case, NaN without.
+      cost_interval: its ends.
+      level: of the intervals.
     """
 
     counts: NDArray[np.int64]
@@ -190,9 +213,15 @@ class OutcomeTableDisplay(Display):
         """Display of decisions against labels.
 
         Args:
-          label, status: codes or names of statuses, [Q] each. right: whether a case passes its contract, [Q]; tells
-            answers from the wrong sources. costs: label -> outcome -> cost, see `metrics.cost_matrix`; `{}` for the
-            default. They need `right`, for a wrong answer has a cost of its own.
+          label: labels, codes or names of statuses, [Q].
+          status: decisions, codes or names of statuses, [Q].
+          right: whether a case passes its contract, [Q]; tells answers from the wrong sources.
+          costs: label -> outcome -> cost, see `metrics.cost_matrix`; `{}` for the default. They need `right`, for a
+            wrong answer has a cost of its own.
+          level: of the intervals, in (0, 1).
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: no cases, shapes that differ, what is no status, costs without `right`, or costs that name no
@@ -331,8 +360,14 @@ SPREAD_BINS = 20
 class ReliabilityDisplay(Display):
     """Observed rate against probability: points with exact intervals, and how many cases have such scores below.
 
-    curve: of `calibration.reliability`, interval: exact, of each point at `level`. spread: cases by score, in 20 equal
-    bins. ece: over 15 equal widths, whatever is drawn.
+    Attributes:
+      curve: of `calibration.reliability`.
+      interval: exact, of each point at `level`.
+      spread: cases by score, in 20 equal bins.
+      ece: over 15 equal widths, independent of the bins drawn.
+      smooth_ece: smooth ECE and its bandwidth.
+      brier: Brier score and its parts.
+      level: of the intervals.
     """
 
     curve: Curve
@@ -360,12 +395,18 @@ class ReliabilityDisplay(Display):
     ) -> Self:
         """Display of probabilities against outcomes; see `calibration.reliability` for the bins and their edges.
 
-        Plot a second one on `first.ax_` to hold in-sample against cross-fitted probabilities; in-sample ones flatter
-        and never stand alone.
+        Plot a second one on `first.ax_` to compare in-sample with cross-fitted probabilities; in-sample ones flatter,
+        never show them alone.
 
         Args:
-          y_true: outcomes, 0 or 1, [Q]. y_prob: probabilities, [Q]. strategy: "uniform", "quantile" or "corp".
+          y_true: outcomes, 0 or 1, [Q].
+          y_prob: probabilities, [Q].
+          n_bins: number of bins; not used by "corp".
+          strategy: "uniform", "quantile" or "corp".
           level: of the intervals.
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: a score outside [0, 1] (rank only: calibrate first), NaN, no case, or level outside (0, 1).
@@ -448,8 +489,14 @@ def _curve_frame(curve: Curve, interval: Interval, names: tuple[str, str, str]) 
 class RiskCoverageDisplay(Display):
     """Risk at every reachable coverage of one confidence.
 
-    curve: of `metrics.risk_coverage`, interval: of its risk, pointwise unless `band` is simultaneous; none is drawn
-    where band is None.
+    Attributes:
+      curve: of `metrics.risk_coverage`.
+      interval: of its risk, pointwise unless `band` is simultaneous; none is drawn where band is None.
+      aurc: area under the curve.
+      eaurc: AURC minus that of the perfect order.
+      band: "pointwise", "simultaneous" or None.
+      level: of the band.
+      target: risk wanted, or None.
     """
 
     curve: Curve
@@ -478,9 +525,14 @@ class RiskCoverageDisplay(Display):
         """Display of answering where the confidence is at least a threshold, for every threshold.
 
         Args:
-          correct: right if answered, boolean or 0 and 1, [Q]. confidence: higher is surer, [Q]; NaN never answers.
+          correct: right if answered, boolean or 0 and 1, [Q].
+          confidence: higher is surer, [Q]; NaN never answers.
           band: "pointwise" holds at one coverage chosen beforehand, "simultaneous" at all of them at once.
+          level: of the band, in (0, 1).
           target: risk wanted; marks the largest coverage that keeps it on these cases, which flatters.
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: unknown band, level or target out of range, no cases, shapes that differ, or no confidence at all.

@@ -30,10 +30,13 @@ COLUMNS = (("value", 34), ("ESS", 88), ("largest\nweight", 140), ("status", 190)
 
 @dataclass(eq=False, repr=False)
 class ForestDisplay(FrameDisplay):
-    """Estimates below each other, the interval as a line, the status as the mark; beside them ESS and largest weight.
+    """Estimates below each other, the interval as a line, the status as the mark; next to them ESS and largest weight.
 
-    rows: as `off_policy.estimate` gives them; a column `policy` names rows of several targets. truth: the value that is
-    to be met, where it is known.
+    Attributes:
+      truth: the value that is to be met, where it is known.
+      level: of the intervals.
+      unit: of the estimates, on the axis.
+      rows: as `off_policy.estimate` gives them; a column `policy` names rows of several targets.
     """
 
     truth: float | None = None
@@ -55,8 +58,13 @@ class ForestDisplay(FrameDisplay):
         """Display of estimates.
 
         Args:
-          estimates: of `off_policy.estimate`, or several joined, with a column `policy`. level: of their intervals.
+          estimates: of `off_policy.estimate`, or several joined, with a column `policy`.
           truth: drawn as a dashed line.
+          level: of their intervals.
+          unit: of the estimates, on the axis.
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: no row, a missing column or an unknown status.
@@ -163,9 +171,10 @@ class AuditedRewards(Protocol):
 
 @dataclass(eq=False, repr=False)
 class RewardAuditDisplay(Display):
-    """Three panels: what a learner follows in each arm, what it comes to, and as a detail pairs of arms of a question.
+    """Three panels: what a learner follows in each arm, its value, and as a detail pairs of arms of a question.
 
-    audit: of `raglab.audit_rewards`.
+    Attributes:
+      audit: of `raglab.audit_rewards`.
     """
 
     audit: AuditedRewards
@@ -185,7 +194,10 @@ class RewardAuditDisplay(Display):
         """Display of an audit.
 
         Args:
+          audit: of `raglab.audit_rewards`.
+          name: drawn in the legend or title.
           ax: three axes, or one whose place the three take.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: another number of axes.
@@ -300,7 +312,8 @@ NEEDED_RATES = ("until", "rate", "source", "estimate", "low", "high", "level", "
 class LiveRatesDisplay(FrameDisplay):
     """Live rates over time: a panel a rate, a line with its interval for the labelled sample and for the feedback.
 
-    rows: of `live_rates`, several windows.
+    Attributes:
+      rows: of `live_rates`, several windows.
     """
 
     @classmethod
@@ -313,6 +326,12 @@ class LiveRatesDisplay(FrameDisplay):
         **style: Any,  # noqa: ANN401 - of the lines
     ) -> Self:
         """Display of live rates.
+
+        Args:
+          rates: of `live_rates`, several windows.
+          name: drawn in the legend or title.
+          ax: an axis a rate, or one whose place they take.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: no row, or a missing column.

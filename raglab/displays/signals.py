@@ -62,10 +62,11 @@ class AuditedSignals(Protocol):
 class SignalAuditDisplay(Display):
     """Two panels, a row a signal: the cost that it saves, and its AUROC of both kinds.
 
-    Saved beside all others, where a signal has doubles together with these, and alone.
+    The cost is saved given all other signals, where a signal has doubles together with these, and alone.
 
-    audit: of `raglab.audit_signals`. Without cross-validated costs the second panel stands alone. Signals that no case
-    has are named below the table.
+    Attributes:
+      audit: of `raglab.audit_signals`. Without cross-validated costs the second panel is the only one. Signals that no
+        case has are named below the table.
     """
 
     audit: AuditedSignals
@@ -82,7 +83,10 @@ class SignalAuditDisplay(Display):
         """Display of an audit.
 
         Args:
+          audit: of `raglab.audit_signals`.
+          name: drawn in the legend or title.
           ax: as many axes as there are panels, or one whose place they take.
+          **style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: another number of axes, or an audit in which no case has any signal.

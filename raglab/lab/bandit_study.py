@@ -162,35 +162,42 @@ def tune_bandit(
     n_boot: int = REPLICATIONS,
     engine: str = "auto",
 ) -> BanditStudy | TableStudy:
-    """Search settings of a bandit on some cases, judge what is found on others.
+    """Search settings of a bandit on some cases, and judge the result on others.
 
     Of a trace, reward weights are searched as well; split `tune` is searched on, split `report` judges. The value of a
     trial is the share of right decisions of the simulated bandit, which sees rewards alone. Of a table, whose rewards
-    are taken as they are, the value is the table's own, or under a budget the reward before costs. The price that the
+    are taken as they are, the value is the table's, or under a budget the reward before costs. The price that the
     learner is charged for a unit of cost is searched too, where costs are charged. Under a budget a pacer keeps it,
     whose first price and step are searched.
 
-    All trials meet the same cases in the same order. The first trial is the published one, or the settings as they
-    are; it and the best are judged once more on other chance and more replications: a learner that soon stays with one
-    arm may owe that to luck, and with few replications a search finds the settings that were lucky.
+    All trials meet the same cases in the same order. The first trial is the published one, or the settings given; it
+    and the best are judged once more on other chance and more replications: a learner that soon stays with one arm may
+    owe that to luck, and with few replications a search finds the settings that were lucky.
 
-    Searched: of the bandit what its policy reads: exploration (epsilon of epsilon_greedy), prior strength, and the
-    reward threshold of thompson_beta as a quantile of the rewards, which lie close together; of a trace w1 … w5 and
-    lambda. Only the product of lambda and w3 matters, and scaling w1 … w5 changes nothing: found weights sum to 1.
+    Searched settings of the bandit are those that its policy reads: exploration (epsilon of epsilon_greedy), prior
+    strength, and the reward threshold of thompson_beta as a quantile of the rewards, which lie close together; of a
+    trace w1 … w5 and lambda too. Only the product of lambda and w3 matters, and scaling w1 … w5 changes nothing: the
+    weights of the result sum to 1.
 
     Args:
       trace: in memory, or of shards, one of which is in memory at a time; without splits all cases serve for both, and
-        the notes say that the rates flatter. Or a `bandit.Table`.
+        the notes state that the rates flatter. Or a `bandit.Table`.
       policy: of a trace; left out with a table.
-      bandit: policy, or settings to start from. Learners of successes cannot follow costs; see rule S4.5.
+      bandit: name of a policy, or settings to start from. Learners of successes cannot follow costs; see rule S4.5.
       judge: of a table, another one that judges. Without it the rows are split in halves: by their order where that is
-        given, else at random; the notes say which.
+        given, else at random; the notes name the way.
       budget: of a table with costs, the mean cost of a question that the learner keeps; a trial that spends more than
         1.02 of it is infeasible.
-      rounds, replications: of each simulation; 1,000 rounds, or as many as there are rows where each is played once.
-      budget_ms: of a trace, milliseconds of a question, in the reward; 8,000 where not given. latency_budget_ms:
-        highest mean latency that a trial may have; the same where not given.
-      level: of the intervals. n_boot: replications on fresh tables, as for `compare_learners`.
+      trials: settings that are tried, at least 1.
+      rounds: of each simulation; 1,000 rounds, or as many as there are rows where each is played once.
+      replications: of each simulation.
+      budget_ms: of a trace, milliseconds of a question, in the reward; 8,000 where not given.
+      latency_budget_ms: highest mean latency that a trial may have; the same where not given.
+      sampler: of Optuna, by name.
+      seed: of the search and of the simulations.
+      level: of the intervals.
+      n_boot: replications on fresh tables, as for `compare_learners`.
+      engine: as for `bandit.run`.
 
     Raises:
       ValueError: unknown policy or sampler, trials below 1, a trace without vectors or latencies, arguments of a trace

@@ -125,13 +125,14 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 
     Args:
+      policy: with its certificate.
       trace: new cases, retrieved as those were that it was certified on; of shards one is in memory at a time.
-      again: the cases may be those it was certified on.
+      again: states that the cases may be those it was certified on.
 
     Raises:
-      ValueError: the policy holds no whole certificate of its own, or one of an older raglab; the trace holds no
-        cases, the policy was fitted, tuned or certified on any of these, they are judged on another basis, or too many
-        answers are missing.
+      ValueError: the policy holds no whole certificate of its own, or one of an older raglab; the trace holds no cases,
+        the policy was fitted, tuned or certified on any of these, they are judged on another basis, or too many answers
+        are missing.
 
     Source: rules S6.3, S6.4, S6.10.
     """

@@ -260,26 +260,26 @@ def certify_policy(
 ) -> Certification:
     """Test whether one policy keeps every target at once, with probability at least 1 − delta over the cases.
 
-    The policy given is tested, as one hypothesis, and no other. `certify_best` chooses among several.
+    Only this policy is tested, as one hypothesis. `certify_best` chooses among several.
 
     Args:
-      trace: with a split `certify`, the only one that is tested on, or without any splits. Of shards (`Trace.open`)
-        one is in memory at a time.
-      policy: that is tested.
+      trace: with a split `certify`, the only one that is tested on, or without any splits. Of shards (`Trace.open`) one
+        is in memory at a time.
+      policy: to test.
       targets: rate -> highest value, such as `{"hallucination_rate": 0.1}`; `expected_cost` too, in units of cost.
       costs: label -> outcome -> cost, of the target `expected_cost`, see `metrics.cost_matrix`.
       delta: error of the promise, in (0, 0.5).
       arm: which of the trace's arms; the first where not given.
-      again: these cases were certified on before, and that is known.
+      again: states that these cases were certified on before.
       looks: file that remembers every look at the cases; without one a failed look is forgotten.
 
     Warns:
       UserWarning: one gate of the policy refuses nearly all cases labelled ok (in memory).
 
     Raises:
-      ValueError: no targets, a policy of which a part was fitted or tuned on any of the cases to certify on, an
-        unknown rate, target outside (0, 1), of the cost outside (0, the highest cost), costs without that target, no
-        cases, or another certification on the same cases.
+      ValueError: no targets, a policy of which a part was fitted or tuned on any of the cases to certify on, an unknown
+        rate, target outside (0, 1), of the cost outside (0, the highest cost), costs without that target, no cases, or
+        another certification on the same cases.
 
     Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; exact binomial p-values, of graded costs those of Hoeffding and
       Bentkus (Bates and others 2021).
@@ -313,7 +313,7 @@ def certify_best(
 ) -> Certification:
     """The cheapest of several policies that keeps every target, with probability at least 1 − delta over the cases.
 
-    On split `tune` (the pilot) the candidates are ordered from the safest to the cheapest, those left out that another
+    On split `tune` (the pilot) the candidates are ordered from the safest to the cheapest, without those that another
     one beats in both. On split `certify` they are tested in that order until one fails. Of those that passed the one of
     least pilot cost is returned. Pilot figures of a policy whose decision model was fitted on the pilot come from
     models that never saw the case. Without a split `tune` every candidate is tested at once (Holm).
@@ -321,22 +321,23 @@ def certify_best(
     Args:
       trace: with a split `certify`, or without any splits. Of shards (`Trace.open`) one is in memory at a time: the
         pilot is measured once and kept on disk meanwhile (see `measured_shards`), the cases to certify on once.
-      candidates: policies to choose from, such as `TuneResult.policies`; or one policy, which stands for its declared
-        family: `grid` over its cost ratio, its bounds on signals or its gates' thresholds. It refines no further than
+      candidates: policies to choose from, such as `TuneResult.policies`; or one policy, whose declared family is
+        tested: `grid` over its cost ratio, its bounds on signals or its gates' thresholds. It refines no further than
         the trace measured.
       targets: rate -> highest value, such as `{"hallucination_rate": 0.1}`; `expected_cost` too, in units of cost.
       costs: label -> outcome -> cost, by which the candidates are chosen, and of the target `expected_cost`; see
         `metrics.cost_matrix`.
-      delta: error of the promise, in (0, 0.5), whatever the number of candidates and targets.
+      delta: error of the promise, in (0, 0.5), for any number of candidates and targets.
       arm: which of the trace's arms; the first where not given.
       paths: thresholds that the family of one policy varies; `declared_family` where not given.
-      again, looks: as for `certify_policy`.
+      again: as for `certify_policy`.
+      looks: as for `certify_policy`.
 
     Warns:
       UserWarning: one gate of the one policy given refuses nearly all cases labelled ok (in memory).
 
     Raises:
-      ValueError: as `certify_policy`; no candidates, or paths beside several.
+      ValueError: as `certify_policy`; no candidates, or paths with several candidates.
 
     Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
 

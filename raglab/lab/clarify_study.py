@@ -203,16 +203,30 @@ def tune_clarification(
     base: Learner = PUBLISHED,
     n_jobs: int = 1,
 ) -> ClarifyStudy:
-    """Search thresholds, rule, schedule, stratification and forgetting on `tune`, judge what is found on `held_out`.
+    """Search thresholds, rule, schedule, stratification and forgetting on `tune`, and judge the result on `held_out`.
 
-    All trials meet the same users and requests. The first trial is the learner given. The best are judged once more on
-    other users, and the best of them within the limit is the winner; where none is within it, the one nearest to it,
-    and the notes say so.
+    All trials meet the same users and requests. The first trial is the learner `base`. The best are judged once more on
+    other users, and the best of them within the limit is the winner; where none is within it, the nearest one wins,
+    which is in the notes.
 
     Args:
-      name: of the world, for the record. objective: what is to be least, per 100 requests.
-      users, requests: of a trial. seeds, users_per_seed: of the comparison, `seed_rates`.
+      tune: world that trials are judged on.
+      held_out: world that the result is judged on.
+      name: of the world, for the record.
+      trials: settings that are tried, at least 1.
+      users: number of users of a trial.
+      requests: requests of a user in a trial.
+      seeds: number of seeds of the comparison, `seed_rates`.
+      users_per_seed: number of users of each seed of the comparison.
+      objective: quantity that is minimised, per 100 requests.
       most_errors: highest share of requests with a silent error that a trial may have.
+      question_cost: cost of a question or an unanswered request.
+      error_cost: cost of a wrong value applied silently.
+      sampler: of Optuna, by name.
+      seed: of the search and of the users.
+      level: of the intervals, in (0, 1).
+      base: settings of the first trial.
+      n_jobs: processes, as joblib counts them.
 
     Raises:
       ValueError: unknown objective or sampler, trials below 1, sizes below 1.

@@ -115,11 +115,14 @@ class Comparison(NamedTuple):
 def compare(
     trace: TraceView, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
 ) -> Comparison:
-    """What changes from policy `a` to policy `b` on labelled cases: rates and expected cost paired, and the cases.
+    """Changes from policy `a` to policy `b` on labelled cases: rates and expected cost paired, and the cases.
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
-      arm: of the trace; the first where not given. costs: see `metrics.cost_matrix`.
+      a: first policy.
+      b: second policy; differences are `b` less `a`.
+      arm: of the trace; the first where not given.
+      costs: see `metrics.cost_matrix`.
 
     Warns:
       UserWarning: a policy was fitted or tuned on some of the cases: the figures are in sample, not comparable.

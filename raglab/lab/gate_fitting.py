@@ -134,8 +134,12 @@ def fit_fused_gate(
 
     Args:
       trace: in memory, or of shards (`Trace.open`), of which the signals are held whole, the hits shard by shard.
-      policy: gets the gate; its `fused.min_fused` stays. method: `logistic` on ranked, standardised signals, or
-        `boosting`, trees of one split under the same monotone constraints.
+      policy: gets the gate; its `fused.min_fused` stays.
+      arm: of the trace; the first where not given.
+      method: `logistic` on ranked, standardised signals, or `boosting`, trees of one split under the same monotone
+        constraints.
+      folds: of the cross-fit, at least 2.
+      seed: of the folds.
 
     Raises:
       ValueError: fewer than 20 right or 20 wrong cases, folds below 2, signals that rank against the labels, or too
@@ -205,12 +209,17 @@ def compare_gates(
     A gate answers where its signal is at least a threshold, and refuses else; the chain may also ask.
 
     Args:
-      trace: in memory, or of shards. costs: label -> outcome -> cost, see `metrics.cost_matrix`.
+      trace: in memory, or of shards.
+      policy: with a fused gate.
+      arm: of the trace; the first where not given.
+      resamples: of the paired bootstrap.
+      seed: of the resamples.
+      costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
-    Returns: a row a gate, the lowest AURC first: `AURC`; `difference` to the fused gate with a paired 95 % interval
-      (positive: fused is better); `AUROC` of right against wrong; `coverage` at the published chain's risk, and
-      `risk` and `expected_cost` at its coverage; `least_cost`, over all thresholds, chosen on these very cases, so it
-      flatters.
+    Returns:
+      A row a gate, the lowest AURC first: `AURC`; `difference` to the fused gate with a paired 95 % interval (positive:
+        fused is better); `AUROC` of right against wrong; `coverage` at the published chain's risk, and `risk` and
+        `expected_cost` at its coverage; `least_cost`, over all thresholds, chosen on these very cases, so it flatters.
 
     Raises:
       ValueError: the policy has no fused gate, or costs that mean nothing.
@@ -357,19 +366,22 @@ class CalibratedAnswers(NamedTuple):
 def answer_outcomes(
     trace: TraceView, policy: Policy, *, arm: str | None = None, min_recall: float = MIN_RECALL
 ) -> pd.DataFrame:
-    """What the generator says to each case if nothing refuses, and whether it is right.
+    """The generator's answer to each case if nothing refuses, and whether it is right.
 
-    Right is an answer to a question whose label is ok, from hits that hold the expected sources, that says what a gold
-    answer says (`is_right_answer`); where a case has no gold answer, the sources decide. With the default `min_recall`
+    Right is an answer to a question whose label is ok, from hits that hold the expected sources, with the content of a
+    gold answer (`is_right_answer`); where a case has no gold answer, the sources decide. With the default `min_recall`
     it is what `decide` calls correct: as many rows are right as cases labelled ok that `always_answer` has correct.
 
     Args:
       trace: with answers; see `record_answers`; in memory, or of shards, one of which is in memory at a time.
+      policy: the policy whose hits and calibration are used.
+      arm: of the trace; the first where not given.
       min_recall: share of a gold answer's content words and numbers that a right answer holds, in [0, 1].
 
-    Returns: `case_id`, `label`, `answer`, `raw` (the generator's own confidence, NaN where it has none), `confidence`
-      (after the policy's calibration), `support`, `right`, `basis` (rule S6.3: `text` where a case labelled ok has a
-      gold answer, else `sources`); without the cases that got no answer.
+    Returns:
+      `case_id`, `label`, `answer`, `raw` (the generator's own confidence, NaN where it has none), `confidence` (after
+        the policy's calibration), `support`, `right`, `basis` (rule S6.3: `text` where a case labelled ok has a gold
+        answer, else `sources`); without the cases that got no answer.
 
     Raises:
       ValueError: the trace holds no answers.
@@ -413,9 +425,14 @@ def calibrate_answers(
     Answers without a confidence are left out. Fit it on the tune split and judge it on the report split:
     `answer_outcomes(report, fitted.policy)`.
 
+    Args:
+      trace: with answers; see `record_answers`.
+      policy: the policy that gets the calibration.
+      arm: of the trace; the first where not given.
+      min_recall: as for `answer_outcomes`.
+
     Raises:
-      ValueError: the trace holds no answers, none of them carries a confidence, or right and wrong ones are not both
-        there.
+      ValueError: the trace holds no answers, none of them carries a confidence, or all are right or all are wrong.
     """
     plain = policy.replace("generation.calibration", None)
     outcomes = answer_outcomes(trace, plain, arm=arm, min_recall=min_recall)
@@ -473,14 +490,16 @@ def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None
     """Policy whose confidence falls back to the cosine, calibrated on a trace, where the reranker breaks (rule S2.8).
 
     The map from the best cosine of the first hits to the probability of being right, if answered, is Platt's, read off
-    at quantiles of the cosine. It belongs to the encoder: fit it on the tune split of a trace of your own.
+    at quantiles of the cosine. It belongs to the encoder: fit it on the tune split of a trace of the same encoder.
 
     Args:
       trace: in memory, or of shards, one of which is in memory at a time.
+      policy: the policy that gets the calibrated cosine.
+      arm: of the trace; the first where not given.
 
     Raises:
-      ValueError: right and wrong answers are not both there, the cosine ranks against the labels, or too many answers
-        are missing of cases judged by text.
+      ValueError: the answers are all right or all wrong, the cosine ranks against the labels, or too many answers are
+        missing of cases judged by text.
     """
     check_recorded(trace, policy, arm, "the cosine")
     best, right = join_columns(each_shard(shard_cosines, trace, policy, arm, what="measure"))
@@ -548,9 +567,9 @@ def rescale_thresholds(trace: TraceView, policy: Policy, *, to: TraceView, arm: 
     policy: `raglab.lab.certificate_checks.retest(moved.policy, cases, targets)`.
 
     Args:
-      trace: of the embedder that the policy was made for, in memory or of shards.
-      policy: whose thresholds are moved.
-      to: the same questions, retrieved with the other embedder.
+      trace: the questions, retrieved with the first embedder; in memory, or of shards.
+      policy: for the first embedder.
+      to: the same questions, retrieved with the second embedder; in memory, or of shards.
       arm: of both traces; the first where not given.
 
     Raises:

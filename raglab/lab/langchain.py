@@ -56,30 +56,31 @@ def hits_frame(
     first_page: Literal[0, 1] = 1,
     search: Callable[[Case], Mapping[str, Any]] | None = None,
 ) -> pd.DataFrame:
-    """What a vector store or retriever finds for every case, one row a hit, as `trace_from_frame` takes it.
+    """Hits of a vector store or retriever for every case, one row a hit, as `trace_from_frame` takes them.
 
-    `score` is the cosine of query and passage, `rank` the place in the order of the source; `l2` stands beside them
-    where the store states it. A passage is named by its document's id, without one by a hash of what it says and where:
-    give documents ids, for a store may make up others each time. One that comes twice counts where it came first.
-    Cosines beyond [-1, 1] by rounding are cut off; nothing else is mended. Cases lose their `extra`.
+    `score` is the cosine of query and passage, `rank` the place in the order of the source; `l2` is a column too where
+    the store states it. A passage is named by its document's id, without one by a hash of its text and place: give
+    documents ids, since a store may make up new ones each time. A passage that occurs twice counts at its first place.
+    Cosines beyond [-1, 1] by rounding are cut off; nothing else is corrected. Cases lose their `extra`.
 
-    A vector store's scores have no confidence in them: `s_rerank` is only there by `probability`. Without it the
-    confidence of every case is 0; switch that gate off. A source that gives neither distances nor vectors is taken by
-    `scores` alone; the columns `score` and `l2` are then left out.
+    A vector store's scores have no confidence in them: `s_rerank` exists only with `probability`. Without it the
+    confidence of every case is 0; switch that gate off. A source that gives neither distances nor vectors needs
+    `scores`; the columns `score` and `l2` are then left out.
 
     Args:
-      source: asked for each case's query alone: by `similarity_search_with_score`, a retriever by `invoke`.
+      source: vector store, asked by `similarity_search_with_score`, or retriever, asked by `invoke`; both get the query
+        of each case alone.
       cases: questions; where none of them has a label, the frame has no column of labels.
       k: hits a case at most; a retriever's own number counts as well.
-      distance: what a store's scores are, which it does not say itself: `cosine` (InMemoryVectorStore),
+      distance: kind of a store's scores, which the store does not state: `cosine` (InMemoryVectorStore),
         `cosine_distance`, 1 − cosine (Chroma with the space cosine), `l2`, the squared distance of unit vectors
         (FAISS), `euclidean`, its root (PGVector).
-      embeddings: measure the cosines with these instead: for a retriever, or a store that gives no such score.
+      embeddings: the embeddings that measure the cosines instead: for a retriever, or a store that gives no such score.
       probability: key of the metadata under which a reranker left its probability, such as `relevance_score`.
-      scores: further columns of numbers by name, with the key of the metadata that each comes from; `store_score` is
-        what a vector store itself gives beside a document, whatever it means. They are signals of `trace_from_frame`.
-      columns: keys of the metadata of `source`, `page`, `page_label`, `domain`, `doc_type`, `product`, `vendor`,
-        `version` or `entities`, where they are called otherwise: `{"source": "file_path"}`.
+      scores: further columns of numbers by name, with the key of the metadata that each is read from; `store_score` is
+        the score that a vector store gives with a document. They are signals of `trace_from_frame`.
+      columns: keys of the metadata for `source`, `page`, `page_label`, `domain`, `doc_type`, `product`, `vendor`,
+        `version` or `entities`, where their names differ: `{"source": "file_path"}`.
       first_page: number of a document's first page in `page`; LangChain's loaders of PDFs count from 0.
       search: further arguments of the search for a case, such as a filter by the documents that it names.
 
@@ -152,12 +153,15 @@ def trace_from_langchain(
     name: str = "langchain",
     **how: Any,  # noqa: ANN401 - arguments of hits_frame
 ) -> Trace:
-    """Trace of what a LangChain vector store or retriever finds, decided and tuned like any other.
+    """Trace of the hits of a LangChain vector store or retriever, decided and tuned like any other.
 
     Args:
-      source, cases, how: as `hits_frame` takes them.
+      source: as `hits_frame` takes it.
+      cases: as `hits_frame` takes them.
       signals: as `trace_from_frame` takes them, "column" being the key of the documents' metadata, or `store_score`.
-      policy, name: as `trace_from_frame` takes them.
+      policy: as `trace_from_frame` takes it.
+      name: as `trace_from_frame` takes it.
+      **how: further arguments of `hits_frame`.
 
     Raises:
       ImportError: the extra is not installed.

@@ -81,26 +81,33 @@ def compare_learners(
     fixed: str | None = None,
     budgets: Mapping[str, Budget] | None = None,
 ) -> LearnerComparison:
-    """Learners beside policies that learn nothing, on the same cases in the same order.
+    """Learners and policies that learn nothing, on the same cases in the same order.
 
     Intervals are of the expectation over fresh tables of as many cases from the same population, and over fresh chance:
-    what the learner earns there in so many rounds, minus what the reference earns on the same tables. Learners are
+    what the learner earns there in `rounds` rounds, minus what the reference earns on the same tables. Learners are
     trained again on tables drawn from the cases (see `fresh_tables`). The best fixed arm is chosen on the table that it
-    is judged on, so that its value flatters; it is chosen again on each table drawn, and the notes say by how much. A
+    is judged on, so that its value flatters; it is chosen again on each table drawn, and the notes state by how much. A
     difference against it is one against that flattered value.
 
     Args:
+      world: table of all arms of every case.
       learners: name -> settings, or settings and rewards [Q, A] in the place of the world's.
       plans: name -> probabilities [Q, A]; their expected value is taken, so that they add no chance.
-      reference: what `difference` is taken against; the first policy where it is not there.
+      rounds: of each replication.
+      replications: on the table itself.
+      seed: of the world and of the learners.
+      reference: name of the policy that `difference` compares with; the first policy where it is missing.
       level: of the intervals.
       n_boot: replications on tables drawn from the cases, in which every learner is trained again; at least 8.
+      engine: as for `bandit.run`.
+      n_jobs: processes, as joblib counts them.
       fixed: arm of the plan `best fixed arm`, where it was chosen on other cases; as for `baselines`.
       budgets: name of a learner -> budget that it keeps, as for `bandit.run`.
 
-    Returns: `table`, a row a policy: `policy`, `right` (mean value a round, with `_low`, `_high`), `regret` (value
-      lost in all rounds against the best available arm of each case, likewise), `difference` (`right` minus that of the
-      reference, paired, likewise), `ms` (mean of the known), and `pulls_<arm>` (share of the rounds).
+    Returns:
+      `table`, a row a policy: `policy`, `right` (mean value a round, with `_low`, `_high`), `regret` (value lost in all
+        rounds against the best available arm of each case, likewise), `difference` (`right` minus that of the
+        reference, paired, likewise), `ms` (mean of the known), and `pulls_<arm>` (share of the rounds).
 
     Source: rule S4.7.
     """

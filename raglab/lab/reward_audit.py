@@ -193,7 +193,10 @@ def arm_tables(
     router as probabilities; `.rewards(weights)` re-scores.
 
     Args:
-      weights: of the reward. budget_ms: milliseconds of a question, in the reward.
+      trace: with vectors and latencies.
+      policy: the policy whose chain decides in each arm.
+      weights: of the reward.
+      budget_ms: milliseconds of a question, in the reward.
 
     Raises:
       ValueError: the trace lacks vectors or latencies.
@@ -239,38 +242,43 @@ def audit_rewards(
     replications: int = 200,
     seed: int = 0,
 ) -> RewardAudit:
-    """Audit of a reward by what a learner comes to on it, on labelled cases of which every arm is known.
+    """Audit of a reward by the value that a learner reaches on it, on labelled cases of which every arm is known.
 
-    The learner is simulated on the rewards and judged by the values, beside a uniform choice, the best fixed arm and
-    the source's router: that comparison is the first note. Only arms that are available for a question count (rule
-    S4.1). Signals enter as they do in the reward: less latency is better. Intervals resample cases, so that the arms
-    of one question stay together, and the learner learns again on every resampled table.
+    The learner is simulated on the rewards and judged by the values, with a uniform choice, the best fixed arm and the
+    source's router: that comparison is the first note. Only arms that are available for a question count (rule S4.1).
+    Signals enter as they do in the reward: less latency is better. Intervals resample cases, so that the arms of one
+    question stay together, and the learner learns again on every resampled table.
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; or a `bandit.Table`, whose
         rewards and values are taken as they are.
-      policy: of a trace; left out with a table. weights: of the reward of a trace, likewise.
+      policy: of a trace; left out with a table.
+      weights: of the reward of a trace; left out with a table.
       bandit: the learner, settings or name. Its threshold is the one of a success (`reward.threshold` gives another).
-      value: what counts of each case and arm, [Q, A], such as nDCG@10; the right decision, 0 or 1, or that of the
-        table where not given.
-      level: of the intervals. n_boot: resamples of the cases.
-      rounds: that the learner plays; it is judged in the last fifth of them. replications: of that on the table.
+      value: of each case and arm, [Q, A], such as nDCG@10; the right decision, 0 or 1, or that of the table where not
+        given.
+      budget_ms: of a trace, milliseconds of a question, in the reward.
+      level: of the intervals.
+      n_boot: resamples of the cases.
+      rounds: number of rounds that the learner plays; it is judged in the last fifth of them.
+      replications: of the learner on the table.
+      seed: of the learner and of the resamples.
 
     Returns:
       `simulation`, columns as in `simulate_learner`: value at the end of the learner and of each policy, its
-      `difference` from each, and the `verdict`: `helps`, `harms`, `not told apart`.
+        `difference` from each, and the `verdict`: `helps`, `harms`, `not told apart`.
       `arms`, columns `arm`, `n` (cases in which it is available), `mean_reward`, `success_share` (rewards above the
-      threshold), `mean_value`, each with `_low`, `_high`.
+        threshold), `mean_value`, each with `_low`, `_high`.
       `rules`, columns `rule` (`mean reward`, `success share`, and `mean value`, the labels'), `followed` (by the
-      learner), `arm` (that it ends on, of those that are always available where there are such), `leads` (share of the
-      resamples in which it is that arm), `value` (mean, with `_low`, `_high`).
+        learner), `arm` (that it ends on, of those that are always available where there are such), `leads` (share of
+        the resamples in which it is that arm), `value` (mean, with `_low`, `_high`).
       `correlations`, columns `signal`, `n` (case × arm rows), `pearson`, `spearman` with the value, each with `_low`
-      and `_high`; `concordance` (share of pairs of arms of one case with different values in which the better arm has
-      the higher signal, ties half; 0.5 is a coin; no learner follows it) with `_low`, `_high`, `pairs`, `cases` (those
-      with a pair).
+        and `_high`; `concordance` (share of pairs of arms of one case with different values in which the better arm has
+        the higher signal, ties half; 0.5 is a coin; no learner follows it) with `_low`, `_high`, `pairs`, `cases`
+        (those with a pair).
       `policies`, columns `policy`, `n`, `right` (sum of values), `share` with `_low`, `_high`, `regret` (right answers
-      lost against the oracle, the best available arm of each case) and `behind` (lost against the best fixed arm),
-      each with `_low`, `_high`, paired case by case. Ties are shared equally between the arms.
+        lost against the oracle, the best available arm of each case) and `behind` (lost against the best fixed arm),
+        each with `_low`, `_high`, paired case by case. Ties are shared equally between the arms.
 
     Raises:
       ValueError: the trace lacks vectors or latencies, a trace without a policy or a table with one, level is outside

@@ -43,7 +43,14 @@ KEEP_AT_MOST = 8  # relevant hits asked for
 
 
 class SearchRange(NamedTuple):
-    """Values that a study may try: numbers from low to high, or the two of a switch (low and high NaN)."""
+    """Values that a study may try: numbers from low to high, or the two of a switch (low and high NaN).
+
+    Attributes:
+      low: least value; NaN of a switch.
+      high: largest value; NaN of a switch.
+      whole: whether values are integers.
+      log: whether values are drawn on a logarithmic scale.
+    """
 
     low: float
     high: float
@@ -56,7 +63,11 @@ class SearchRange(NamedTuple):
         return bool(np.isnan(self.low))
 
     def draw(self, rng: np.random.Generator) -> bool | int | float:
-        """A value at random, on the scale of the range."""
+        """A value at random, on the scale of the range.
+
+        Args:
+          rng: generator of the draw.
+        """
         if self.is_switch:
             return bool(rng.integers(2))
         if self.whole:
@@ -71,6 +82,11 @@ def full_space(trace: TraceData | Measured, policy: Policy, *, arm: str | None =
     """Every threshold over the values observed in a trace, and every switch.
 
     A threshold that no case can meet in the trace is left out, and a bound of a signal that the policy does not set.
+
+    Args:
+      trace: the trace whose values bound the ranges.
+      policy: the policy whose thresholds may be searched.
+      arm: of the trace; the first where not given.
 
     Raises:
       TypeError: a trace of shards.
@@ -164,20 +180,25 @@ def own_trial(policy: Policy, space: Mapping[str, SearchRange]) -> dict[str, Any
 
 @takes(policy="policy")
 def always_answer(policy: Policy) -> Policy:
-    """Policy with every gate off: it answers whenever there is a hit."""
+    """Policy with every gate off: it answers whenever there is a hit.
+
+    Args:
+      policy: the policy whose patterns and hits stay.
+    """
     return policy.without_gates()
 
 
 @takes(trace="trace")
 def starting_policy(trace: TraceView, *, arm: str | None = None) -> Policy:
-    """Policy that a trace is best looked at with first: the published one, where its thresholds fit the scores.
+    """First policy for a trace: the published one, where its thresholds fit the scores.
 
-    Where the scale of the scores is not stated (`trace_from_frame` without `score`), or only scores of the user are
-    there, it answers every case and gates those scores at a bound that refuses nothing: `raglab.tune` and the cockpit
-    move it. Where neither a reranker nor fusion scored any hit, the gate on the confidence is off.
+    Where the scale of the scores is not stated (`trace_from_frame` without `score`), or the trace has only scores of
+    the user, it answers every case and gates those scores at a bound that refuses nothing: `raglab.tune` and the
+    cockpit move it. Where neither a reranker nor fusion scored any hit, the gate on the confidence is off.
 
     Args:
-      arm: of which a score's least value is the bound; the first where not given.
+      trace: to decide.
+      arm: the arm whose least score is the bound; the first where not given.
 
     Source: rules S2.15, S6.8.
 
@@ -225,7 +246,11 @@ def has_confidence(trace: TraceData) -> bool:
 
 @takes(policy="policy")
 def always_refuse(policy: Policy) -> Policy:
-    """Policy that refuses every question: what no answer at all costs."""
+    """Policy that refuses every question: what no answer at all costs.
+
+    Args:
+      policy: the policy whose patterns and hits stay.
+    """
     refused = ("domain.enabled", True, "patterns.deny", [REFUSES_ALL])
     return policy.replace("decision.rule", "chain", *refused)
 
@@ -286,12 +311,14 @@ INFEASIBLE = 1e6  # added to the cost where a target is missed: greater than any
 
 @dataclass(frozen=True)
 class Goal:
-    """What a study wants: the least expected cost, targets kept.
+    """Goal of a study: the least expected cost that meets the targets.
 
-    costs: label -> outcome -> cost, the default where left out (`metrics.cost_matrix`). targets: rate -> highest value;
-    of a rate that is wanted high (`coverage`, `pass_rate`) the least. min_coverage, max_over_ask: a policy that answers
-    less or asks back idly more meets no targets (rule S6.9), for asking and refusing everything would meet most; half
-    the share of the cases labelled ok where no coverage is given.
+    Attributes:
+      costs: label -> outcome -> cost, the default where left out (`metrics.cost_matrix`).
+      targets: rate -> highest value; of a rate that is wanted high (`coverage`, `pass_rate`) the least.
+      min_coverage: least coverage of a policy that meets the targets (rule S6.9), since refusing everything would meet
+        most of them; half the share of the cases labelled ok where not given.
+      max_over_ask: largest share of the unambiguous cases that such a policy asks back (rule S6.9).
 
     Raises:
       ValueError: an unknown label, outcome or rate, or a number out of range.
@@ -329,7 +356,11 @@ class Goal:
         return metrics.cost_matrix(self.costs)
 
     def cost(self, cells: NDArray[Any]) -> NDArray[np.float64]:
-        """Expected cost of a case, [...], of cells [..., 18]."""
+        """Expected cost of a case, [...], of cells [..., 18].
+
+        Args:
+          cells: cases by cell, [..., 18].
+        """
         return np.asarray(metrics.expected_cost(cells, self.matrix))
 
     @property
@@ -338,7 +369,7 @@ class Goal:
         return (*self.targets, *HONEST) if self.targets else ()
 
     def excess(self, cells: NDArray[Any], errors: float = 0.0) -> NDArray[np.float64]:
-        """How far each of the constraints is missed, [..., T], of cells [..., 18]; at most 0 where it is met.
+        """Distance by which each of the constraints is missed, [..., T], of cells [..., 18]; at most 0 where it is met.
 
         A rate of nothing meets no target (rule S6.2).
 
@@ -372,16 +403,28 @@ class Goal:
         return np.where(np.isnan(missed), 1.0, missed)
 
     def violation(self, cells: NDArray[Any]) -> NDArray[np.float64]:
-        """By how much the targets are missed in sum where every rate is one standard error worse, [...] (rule S6.8)."""
+        """Sum of the distances to the targets where every rate is one standard error worse, [...] (rule S6.8).
+
+        Args:
+          cells: cases by cell, [..., 18].
+        """
         total: NDArray[np.float64] = np.maximum(self.excess(cells, errors=1.0), 0.0).sum(axis=-1)
         return total
 
     def meets(self, cells: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether all targets are met, by a policy that answers, [...]."""
+        """Whether all targets are met, by a policy that answers, [...].
+
+        Args:
+          cells: cases by cell, [..., 18].
+        """
         return np.asarray((self.excess(cells) <= 0.0).all(axis=-1))
 
     def score(self, cells: NDArray[Any]) -> NDArray[np.float64]:
-        """Expected cost where all targets are met, and `INFEASIBLE` more where not, [...]; lower is better."""
+        """Expected cost where all targets are met, and `INFEASIBLE` more where not, [...]; lower is better.
+
+        Args:
+          cells: cases by cell, [..., 18].
+        """
         return self.cost(cells) + INFEASIBLE * ~self.meets(cells)
 
 

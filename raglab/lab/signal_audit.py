@@ -109,12 +109,17 @@ class LabelledSignals(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SignalAudit:
-    """What each signal is worth.
+    """Worth of each signal.
 
-    table: a row a signal, the most worth first, constant ones last; see `audit_signals`. correlations: rank
-    correlation of any two, [S, S], NaN where one says nothing. cost: cross-validated, of a case, with all signals;
-    cost_without_signals: of the better of always answering and always refusing; NaN without cross-validation. split:
-    which cases. cases: how many. level: of the intervals. notes: what a reader must know, in sentences.
+    Attributes:
+      table: a row a signal, the most worth first, constant ones last; see `audit_signals`.
+      correlations: rank correlation of any two, [S, S], NaN where one is constant.
+      cost: cross-validated cost of a case with all signals.
+      cost_without_signals: of the better of always answering and always refusing; NaN without cross-validation.
+      split: split of the cases.
+      cases: number of cases.
+      level: of the intervals.
+      notes: for the reader, in sentences.
     """
 
     table: pd.DataFrame
@@ -147,32 +152,37 @@ def audit_signals(
     level: float = 0.95,
     seed: int = 0,
 ) -> SignalAudit:
-    """What every signal, built-in or the trace's own, tells on labelled cases.
+    """Worth of every signal, built-in or of the trace, on labelled cases.
 
     The cases are those of split `tune` where there is one, else all.
 
-    Columns of the frame, a row a signal, the most worth first; signals that are the same in every case come behind
-    them, those that no case has last:
+    Columns of the frame, a row a signal, the most worth first; then signals that are the same in every case, and last
+    those that no case has:
     - `signal`, `unit`, `direction`, `stage`; `n` cases that have it, `missing` share that have not; `note`.
     - `auroc_right` with `_low`, `_high`: chance that it ranks a case that is right if answered above one that is wrong,
       in the declared direction; a signal that says `ask` is read backwards here, less of it as surer.
-    - `auroc_ambiguous`: the same of ambiguous cases against all others; one that says `surer` is read backwards.
-      One that says `either` is read upwards in both. Over the cases that have the signal.
+    - `auroc_ambiguous`: the same of ambiguous cases against all others; one that says `surer` is read backwards. One
+      that says `either` is read upwards in both. Over the cases that have the signal.
     - `nearest`, `rank_correlation`: the other signal that it repeats most, and Spearman's correlation with it.
     - `cost`: cross-validated cost of a case with all signals; `cost_without`: without this one; `worth`: their
-      difference with a paired interval over cases (above 0: it saves that much). `worth_doubles`: the same where all
-      go that repeat it, at a rank correlation of 0.9 or beyond. `cost_alone` and `worth_alone`: this one alone, against
+      difference with a paired interval over cases (above 0: it saves that much). `worth_doubles`: the same where all go
+      that repeat it, at a rank correlation of 0.9 or beyond. `cost_alone` and `worth_alone`: this one alone, against
       the better of always answering and always refusing.
     - `ms`: milliseconds a case, median, of the retrieval stages that it needs or of the function that measures it; NaN
       where nothing tells them apart.
 
-    The interval is that of these folds: it counts the draw of the cases that are judged, not of those fitted on. A
-    signal whose double is there is worth nothing beside it, however good: see `worth_doubles` and `worth_alone`.
+    The interval is that of these folds: it counts the draw of the cases that are judged, not of those fitted on. A good
+    signal is worth nothing together with its double: see `worth_doubles` and `worth_alone`.
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; their signals are held whole.
-      policy: says which hits are chosen and, without `costs`, what a failure costs. costs: see `metrics.cost_matrix`.
-      folds, repeats: of the stratified cross-validation; 0 repeats leave the costs out.
+      policy: the policy that chooses the hits and, without `costs`, gives the cost of a failure.
+      arm: of the trace; the first where not given.
+      costs: see `metrics.cost_matrix`.
+      folds: of the stratified cross-validation, at least 2.
+      repeats: of the cross-validation; 0 leaves the costs out.
+      level: of the intervals, in (0, 1).
+      seed: of the folds.
 
     Raises:
       ValueError: no cases, fewer than two cases a fold, repeats below 0, level outside (0, 1), or too many answers

@@ -159,7 +159,7 @@ def calibrate_signal(
       trace: with the signal as a column; see `raglab.add_signals`.
       signal: its name.
       name: of the new signal; the old one's and `_probability` where not given.
-      arm: whose values are fitted; the trace's first. All arms get the probability.
+      arm: the arm whose values are fitted; the trace's first. All arms get the probability.
       method: of the calibration.
       groups: one value a case, such as its document: cases of a group stay in one fold.
       folds: of the cross-fit, at least 2.

@@ -44,13 +44,15 @@ def slices(
     """One rate of a policy by slices of the cases, worst first, each tested against the rest of the cases.
 
     Columns are `language`, `line`, `doctype`, `intent`, `named_documents` (whether the user named documents) and
-    `label`, where the cases state them, and those of `by`. The slices of a column hold every case once; a case of
-    which a column says nothing is in `(none)`. Every case outside a slice is its rest, so slices of cases labelled ok
-    differ in the pass rate by what refusing is easier than answering: read `doctype` and `intent` beside `label`.
+    `label`, where the cases state them, and those of `by`. The slices of a column hold every case once; a case without
+    a value in a column is in `(none)`. Every case outside a slice is its rest, so a slice that holds only cases
+    labelled ok differs from its rest in the pass rate, since refusing is easier than answering: read `doctype` and
+    `intent` together with `label`.
 
     Args:
       decisions: on a trace in memory, or on one of shards, whose cases are then read once more. Over shards a
-        document's line is what the first shard says that knows it: the same wherever its chunks are tagged alike.
+        document's line is that of the first shard that has the document: the same wherever its chunks have the same
+        tags.
       by: name -> value of every case, [Q]; a name of a column takes its place.
       rate: one of `metrics.RATES`, over its own cases: `false_refusal_rate` over those labelled ok,
         `hallucination_rate` over those answered.
@@ -58,17 +60,18 @@ def slices(
       least: cases that a slice and its rest must have each to be tested.
       costs: label -> outcome -> cost, of `expected_cost`; see `metrics.cost_matrix`.
 
-    Returns: a row a slice: `column`, `value`, `n`, `k`, `rate`, `low`, `high` (exact), `rest` (rate of all other
-      cases), `p` (Fisher's exact test against the rest, two-sided; NaN without a rest), `p_holm` (over all slices
-      tested, NaN for the others), `flag` (p_holm below 1 − level: really unlike the rest, worse or better) and
-      `expected_cost` (mean over all cases of the slice, whatever the rate is over).
-      Worst first: by the bound on the good side, the highest `low` of an error rate, the lowest `high` of a pass rate,
-      so that a slice of few cases is not worst by chance. Its `attrs["basis"]` says on which basis cases are judged,
-      `attrs["headline"]` how many are scored by status alone.
+    Returns:
+      A row a slice: `column`, `value`, `n`, `k`, `rate`, `low`, `high` (exact), `rest` (rate of all other cases), `p`
+        (Fisher's exact test against the rest, two-sided; NaN without a rest), `p_holm` (over all slices tested, NaN for
+        the others), `flag` (p_holm below 1 − level: really unlike the rest, worse or better) and `expected_cost` (mean
+        over all cases of the slice, not only those of the rate). Worst first: by the bound on the good side, the
+        highest `low` of an error rate, the lowest `high` of a pass rate, so that a slice of few cases is not worst by
+        chance. Its `attrs["basis"]` states on which basis cases are judged, `attrs["headline"]` how many are scored by
+        status alone.
 
     Raises:
-      ValueError: unknown rate, values of `by` that are not one a case, a level outside (0, 1), or costs that say
-        nothing.
+      ValueError: unknown rate, values of `by` that are not one a case, a level outside (0, 1), or costs without a
+        meaning.
 
     Source: Holm 1979; Fisher 1935; rules S6.2, S6.3, S6.7.
 
@@ -351,20 +354,20 @@ class _Judged(NamedTuple):
 def ranking(trace: TraceView) -> pd.DataFrame:
     """hit@1, hit@5, hit@20 and nDCG@10 of every arm, over the cases that expect a source, before any refinement.
 
-    Relevant is the first hit of each expected source, which is any of `expect_sources` or
-    `expect_sources_any`, a document or a page of it. What is ranked are documents, each at the place of its best chunk,
-    or pages for a case one of whose sources names a page; further chunks of it take no place. A page that is the first
-    of two sources, itself and its document, gains both, and the ideal order has it first. An arm that reranks has a
-    second row: the order of the fused score, before reranking. Where cases grade their sources
-    (`raglab.values.source_grades`), nDCG@10 comes twice and its name says by what it gains: the grade itself, as
-    trec_eval and ir_measures count, or 1.
+    Relevant is the first hit of each expected source, which is any of `expect_sources` or `expect_sources_any`, a
+    document or a page of it. What is ranked are documents, each at the place of its best chunk, or pages for a case one
+    of whose sources names a page; further chunks of it take no place. A page that is the first of two sources, itself
+    and its document, gains both, and the ideal order has it first. An arm that reranks has a second row: the order of
+    the fused score, before reranking. Where cases grade their sources (`raglab.values.source_grades`), nDCG@10 is given
+    twice and its name states the gain: the grade itself, as trec_eval and ir_measures count, or 1.
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
 
-    Returns: a row an arm and order: `arm`, `order`, `n` (cases), `hit@1`, `hit@5`, `hit@20`, and `nDCG@10`, or
-      `nDCG@10 (graded)` and `nDCG@10 (binary)`; NaN where no case expects a source. `attrs["without_source"]` is the
-      number of cases that expect none and are left out.
+    Returns:
+      A row an arm and order: `arm`, `order`, `n` (cases), `hit@1`, `hit@5`, `hit@20`, and `nDCG@10`, or `nDCG@10
+        (graded)` and `nDCG@10 (binary)`; NaN where no case expects a source. `attrs["without_source"]` is the number of
+        cases that expect none and are left out.
 
     Raises:
       ValueError: grades that are none.
@@ -527,8 +530,9 @@ def fusion_weights(trace: TraceView, *, weights: Sequence[float] = DENSE_WEIGHTS
       trace: with the arms `dense` and `bm25`, in memory, or of shards, one of which is in memory at a time.
       weights: candidates, above 0.
 
-    Returns: the weight, and a table of `dense_weight`, `hit@1`, `hit@5`, `hit@20` and nDCG@10 (`ndcg_measures`; chosen
-      by the first of them), over the cases that it was chosen on.
+    Returns:
+      The weight, and a table of `dense_weight`, `hit@1`, `hit@5`, `hit@20` and nDCG@10 (`ndcg_measures`; chosen by the
+        first of them), over the cases that it was chosen on.
 
     Raises:
       ValueError: the trace lacks one of the arms, or no case expects a source.

@@ -100,41 +100,43 @@ StudyPage = Callable[[Trace, Policy, Policy, Goal, str], str]
 class TuneResult:
     """Outcome of a study.
 
-    policy: of the selected candidate, made of all cases of split `tune`.
-    selected: name of the candidate that was selected.
-    incumbent: name of the best of always-answer, always-refuse and the default policy, which a candidate must beat.
-    default_policy: the thresholds of the source documents.
-    policies: name -> policy of every row of `comparison`: `defaults`, `tuned` (that was selected), `always-answer`,
-      `always-refuse`, `manual-loop` (the default policy with all thresholds moved one step at a time, looser while too
-      much is refused, else tighter while too many answers are wrong, see `manual_loop`: a baseline that is never
-      selected), and every candidate by its own name.
-    costs: a row a candidate. `competes`: whether it could be selected. Expected cost `in_sample`, `cross_validated` (by
-      versions that never saw the case; the best of several, so that it is a little low) and on the judged cases
-      (`report`, NaN where these are the cases tuned on). `gain` and `std_error`: mean saving of a case over the
-      incumbent, the pseudo-case of rule S6.8 included. `coverage`, `over_ask` and `meets_targets`, cross-fitted;
-      `policy_id`.
-    held_out_estimate: nested estimate of the expected cost, on new cases, of what is selected: the selection made again
-      on resampled cross-fitted losses, and at least the cross-fitted cost of what is selected. The headline where no
-      case was kept from the choice.
-    advantage: saving of the selected policy over the incumbent on the judged cases, with a 95 % interval; None where
-      these were tuned on, or where the incumbent itself is selected.
-    trials: a row a trial of the chain's search (values tried, rates, expected cost, `violation`: by how much targets
-      are missed in sum, policy_id; where cases are judged by text `missing_answers`, the share of a trial's answers
-      that is not recorded).
-    best: the trial of Optuna's that meets all targets at the least expected cost; where none meets them, the nearest.
-    pareto: the trials no other beats in cost and coverage.
-    flat_ranges: how far each threshold of `policy` may move at no cost.
-    judged: policies × everything counted on the judged cases, see `comparison` and `rates`.
-    notes: what a reader must know. Candidates, their costs, flat ranges and cockpit are of at most 20,000 of the cases
-      tuned on, drawn by label; trials are judged on all of these.
-    tuned_on, judged_on: the traces.
-    study: Optuna's own, for its plots and dashboards: trials by the paths that they set, objectives named, targets as
-      constraints.
-    settings: what tells this study from another, as storage and tracker name it; `trace` is the id of the whole trace.
-    selection_settings: `rule`, `folds`, `repeats` and the names that compete.
-    goal: costs and targets.
-    basis: of the cases judged on (rule S6.3); a policy that lacks too many recorded answers is not compared.
-    status_only: judged cases that are scored by status alone.
+    Attributes:
+      policy: of the selected candidate, made of all cases of split `tune`.
+      selected: name of the candidate that was selected.
+      incumbent: name of the best of always-answer, always-refuse and the default policy, which a candidate must beat.
+      default_policy: the thresholds of the source documents.
+      policies: name -> policy of every row of `comparison`: `defaults`, `tuned` (that was selected), `always-answer`,
+        `always-refuse`, `manual-loop` (the default policy with all thresholds moved one step at a time, looser while
+        too much is refused, else tighter while too many answers are wrong, see `manual_loop`: a baseline that is never
+        selected), and every candidate by its own name.
+      costs: a row a candidate. `competes`: whether it could be selected. Expected cost `in_sample`, `cross_validated`
+        (by versions that never saw the case; the best of several, so that it is a little low) and on the judged cases
+        (`report`, NaN where these are the cases tuned on). `gain` and `std_error`: mean saving of a case over the
+        incumbent, the pseudo-case of rule S6.8 included. `coverage`, `over_ask` and `meets_targets`, cross-fitted;
+        `policy_id`.
+      held_out_estimate: nested estimate of the expected cost, on new cases, of what is selected: the selection made
+        again on resampled cross-fitted losses, and at least the cross-fitted cost of what is selected. The headline
+        where no case was kept from the choice.
+      advantage: saving of the selected policy over the incumbent on the judged cases, with a 95 % interval; None where
+        these were tuned on, or where the incumbent itself is selected.
+      trials: a row a trial of the chain's search (values tried, rates, expected cost, `violation`: by how much targets
+        are missed in sum, policy_id; where cases are judged by text `missing_answers`, the share of a trial's answers
+        that is not recorded).
+      pareto: the trials that no other beats in cost and coverage.
+      flat_ranges: flat range of each threshold of `policy`, in which it may move at no cost.
+      judged: policies × everything counted on the judged cases, see `comparison` and `rates`.
+      notes: for the reader. Candidates, their costs, flat ranges and cockpit are of at most 20,000 of the cases tuned
+        on, drawn by label; trials are judged on all of these.
+      tuned_on: trace of the cases that were tuned on.
+      judged_on: trace of the cases that were judged on.
+      study: Optuna's own, for its plots and dashboards: trials by the paths that they set, objectives named, targets as
+        constraints.
+      best: Optuna's trial that meets all targets at the least expected cost; where none meets them, the nearest.
+      settings: that identify this study in storage and tracker; `trace` is the id of the whole trace.
+      selection_settings: `rule`, `folds`, `repeats` and the names that compete.
+      goal: costs and targets.
+      basis: of the cases judged on (rule S6.3); a policy that lacks too many recorded answers is not compared.
+      status_only: judged cases that are scored by status alone.
     """
 
     policy: Policy
@@ -216,7 +218,8 @@ class TuneResult:
         """Judged cases that two of the policies decide otherwise, see `Decisions.changed`.
 
         Args:
-          before, after: names of `policies`; the default policy and the selected one where not given.
+          before: name of one of `policies`; the default policy where not given.
+          after: name of one of `policies`; the selected one where not given.
 
         Raises:
           ValueError: no such policy.
@@ -284,7 +287,11 @@ class TuneResult:
         return display("Result of a study", facts, folds)
 
     def report(self, path: str | Path) -> Path:
-        """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` where it is."""
+        """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` where it is.
+
+        Args:
+          path: of the HTML file.
+        """
         from raglab.lab.report.page import write_report
 
         frozen = self.cockpit_page()
@@ -351,8 +358,8 @@ def tune(
 
     A candidate competes with always-answer, always-refuse and the default policy: the decision by expected cost, or
     with `rule="chain"` the published chain, whose thresholds Optuna tunes. Cross-fitted losses decide whether it
-    replaces the best of the three (`raglab.lab.selection`). The best single threshold and the best chain are shown
-    beside it; the Optuna study of the chain runs in any case.
+    replaces the best of the three (`raglab.lab.selection`). The best single threshold and the best chain are shown too;
+    the Optuna study of the chain runs in any case.
 
     Args:
       trace: without splits all cases are tuned on, and the result gives the nested estimate.
@@ -360,20 +367,20 @@ def tune(
       arm: of the trace; the first where not given.
       rule: `expected_cost` or `chain`. Where some label that occurs has fewer than 10 cases, or a fold could not fit
         the model, the family of single thresholds competes instead of the decision by expected cost.
-      candidates: what competes as well: `one threshold`, `chain` or `expected cost`, or policies, by name where given
-        as a mapping. None may be fitted or tuned on these cases; of one tuned by hand nobody can see it.
+      candidates: further competitors: `one threshold`, `chain` or `expected cost`, or policies, by name where given as
+        a mapping. None may be fitted or tuned on these cases; a policy that was tuned by hand on them goes unnoticed.
       folds: of the cross-fit, from 2.
-      repeats: deals of the cases into folds, from 1.
+      repeats: divisions of the cases into folds, from 1.
       trials: configurations of the chain tried before its line search.
       sampler: of Optuna.
       batch_size: configurations proposed and replayed together.
       seed: of folds, search and resamples.
-      goal: costs, and targets where there are any.
+      goal: costs and targets.
       space: path -> range or (low, high); `full_space` where not given.
-      storage: where Optuna keeps the trials: a folder (a journal file in it), or the URL of a database. There a study
-        goes on; one that was killed ends with the same result. Trials that you ran or queued in it with Optuna are
-        judged too, beside those of `trials`. Where workers of `raglab worker` were at it, what they left
-        open is finished first, as one of them, and whatever it takes.
+      storage: where Optuna stores the trials: a folder (a journal file in it), or the URL of a database. There a study
+        continues; one that was killed ends with the same result. Trials that you ran or queued in it with Optuna are
+        judged too, in addition to those of `trials`. Where workers of `raglab worker` took part, the trials that they
+        left open are finished first, as by one of them, at any length.
       study_name: in the storage; made of corpus and settings where not given, so that no study meets another.
       on_trials: takes the rows of each batch of trials, as in `TuneResult.trials`; what returns False ends the search.
         A study that workers share takes none: its places are finished in any case.

@@ -49,11 +49,17 @@ class BarTest(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SupportCalibration:
-    """Support as a probability, and the bar that holds.
+    """Support as a probability, and the certified bar.
 
-    table: a row a bar, over all pairs; see `calibrate_support`. scores: support of each pair, [N]; NaN where the answer
-    claims nothing. calibrated: the map to probabilities with its judgement, in sample and cross-fitted, over the pairs
-    that have a score. test: how the bar was found. target, delta: the promise.
+    Attributes:
+      table: a row a bar, over all pairs; see `calibrate_support`.
+      scores: support of each pair, [N]; NaN where the answer claims nothing.
+      calibrated: the map to probabilities with its judgement, in sample and cross-fitted, over the pairs that have a
+        score.
+      test: the test that gave the bar.
+      scorer: name of what scores the support.
+      target: promised share: at most this share of the claims that pass is unsupported.
+      delta: error of the promise.
     """
 
     table: pd.DataFrame
@@ -74,11 +80,18 @@ class SupportCalibration:
         return self.test.bar
 
     def probability(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Chance that a pair of such a support is supported, [...]; NaN stays NaN."""
+        """Probability that a pair of this support is supported, [...]; NaN stays NaN.
+
+        Args:
+          scores: support, [...].
+        """
         return calibration.apply(self.calibrated.calibrator, scores)
 
     def policy(self, policy: Policy) -> Policy:
         """Policy with the certified bar, its gate switched on.
+
+        Args:
+          policy: the policy that gets the bar.
 
         Raises:
           ValueError: no bar is certified.
@@ -118,12 +131,12 @@ def calibrate_support(
 ) -> SupportCalibration:
     """Support as the probability that a claim is supported, and the least bar whose passing claims can be trusted.
 
-    The pairs fall into two halves by chance. On one the bars are ordered, from the safest to the one that lets most
-    pass; on the other they are tested in that order, each at delta, until one fails (fixed sequence): with confidence
-    1 - delta at most the share `target` of what passes the bar is unsupported, on pairs drawn as these were. Where
-    nothing passes that test there is no bar, and `test.reason` says how near one comes.
+    The pairs are split at random into two halves. On one the bars are ordered, from the safest to the one that lets
+    most pass; on the other they are tested in that order, each at delta, until one fails (fixed sequence): with
+    confidence 1 - delta at most the share `target` of what passes the bar is unsupported, on pairs drawn as these were.
+    Where nothing passes that test there is no bar, and `test.reason` states how near one is.
 
-    Pairs count each by itself: many claims on one passage are fewer draws than they look. The promise is that of one
+    Each pair counts separately: many claims on one passage are fewer draws than they look. The promise is that of one
     seed, named beforehand: seeds tried until one passes promise nothing.
 
     The frame has a row a bar, over all pairs: `bar`, `what` (`published`, `certified`, both or ''), `true` of `n_true`
@@ -131,13 +144,18 @@ def calibrate_support(
     (share of those that pass, in sample), and `probability` of a pair right on the bar.
 
     Args:
-      pairs: an answer or claim, and the texts of its passages. labels: whether it is supported by them, [N]. scorer:
-        None is the embedded one. target: highest share of unsupported ones among those that pass, in (0, 1).
-      delta: error of the promise, in (0, 0.5). method, folds: of the calibration.
+      pairs: an answer or claim, and the texts of its passages, [N].
+      labels: whether it is supported by them, [N].
+      scorer: of the support; None is the embedded one.
+      target: highest share of unsupported pairs among those that pass, in (0, 1).
+      delta: error of the promise, in (0, 0.5).
+      method: of the calibration, one of `calibration.METHODS`.
+      folds: of the calibration's cross-fit, at least 2.
+      seed: of the halves and the folds.
 
     Raises:
-      ValueError: pairs and labels that differ in number, labels beside 0 and 1, one kind of label only, fewer than two
-        pairs a fold, target or delta out of range.
+      ValueError: pairs and labels that differ in number, labels other than 0 and 1, one kind of label only, fewer than
+        two pairs a fold, target or delta out of range.
 
     Source: rules S2.11, S6.4; Clopper and Pearson 1934; Laufer-Goldshtein et al. 2023 (order from a pilot half).
     """

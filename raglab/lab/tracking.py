@@ -100,11 +100,13 @@ def track(
     same metrics.
 
     Args:
-      folder: holds the database and the artifacts; made where it is not there. A folder that was moved or copied is
-        its own: artifacts go into it and are found in it. Where not given: the store that MLFLOW_TRACKING_URI names,
-        such as a server, else `mlruns`. A store may have artifacts written in its own folder, or by its own server,
-        and nowhere else but in places that RAGLAB_ARTIFACTS names.
-      report: HTML file whose page and figures are logged too. files: more to be logged.
+      result: of `tune`.
+      folder: for the database and the artifacts; made where it does not exist. A folder that was moved or copied holds
+        its own artifacts: they are written to it and read from it. Where not given: the store that MLFLOW_TRACKING_URI
+        names, such as a server, else `mlruns`. A store may have artifacts written in its own folder, or by its own
+        server, and elsewhere only in places that RAGLAB_ARTIFACTS names.
+      report: HTML file whose page and figures are logged too.
+      files: further files to log.
     """
     corpus, trace = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
     # A run is found by its tags; its parameters say how to make it again.

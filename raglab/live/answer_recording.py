@@ -85,33 +85,35 @@ def record_answers(
     budget: RequestBudget | None = None,
     cache: str | Path | None = None,
 ) -> Trace:
-    """Trace with an answer for every set of hits that a policy of this structure may choose, whatever its thresholds.
+    """Trace with an answer for every set of hits that a policy of this structure may choose, under any thresholds.
 
     The gates of generation, support and hygiene are then part of every replay. An answer depends on the question and
     the hits alone, so that the same set at another depth or arm is answered once.
 
     Where the model fails, the answer is missing: nothing is recorded, and a `MissingAnswersWarning` counts the reasons.
-    A wrong key, model or address ends the asking with its batch: the rest is missing as not asked, and the warning says
-    what to correct; so does a 403 before any answer, while a later one is of its own question. The next run on the
-    returned trace asks for these alone: what the trace holds of the same generator and scorer stays in it, also where
-    it was recorded for another policy or arm. An answer of a `ModelGenerator` that was cut off is asked for again only
-    with another max_tokens, prompt, model or seed.
+    A wrong key, model or address ends the requests with its batch: the rest is missing as not requested, and the
+    warning says what to correct; so does a 403 before any answer, while a later one concerns its own question only. The
+    next run on the returned trace requests these alone: answers of the same generator and scorer stay in the trace,
+    also where they were recorded for another policy or arm. An answer of a `ModelGenerator` that was cut off is
+    requested again only with another max_tokens, prompt, model or seed.
 
     Args:
-      policy: whose final_k, order and patterns say which sets there are.
-      generator: what writes answers; the extractive one with the policy's pack where not given.
-      scorer: what scores their claims; the embedded word scorer where not given.
+      trace: in memory, with the texts of its hits.
+      policy: the policy whose final_k, order and patterns determine the sets.
+      generator: the generator that writes answers; the extractive one with the policy's pack where not given.
+      scorer: the scorer that scores their claims; the embedded word scorer where not given.
       arms: those that are answered; all where not given.
       decided_only: only the sets that this very policy chooses; for a generator that costs.
-      at_once: requests at a time, so many of which may be asked again after a kill.
+      at_once: requests at a time; so many may be requested again after a kill.
       budget: of calls, tokens, seconds and money of a `ModelGenerator`; where it is spent the rest is missing, which a
-        warning counts, and the next run goes on.
+        warning counts, and the next run continues.
       cache: file of the finished answers; `answers.sqlite` of the user's cache folder for a `ModelGenerator`, none for
         any other generator.
 
-    Returns: the trace; `meta["answer_requests"]` counts requests, tokens, cost, milliseconds of a request (P50, P95),
-      answers from the cache, what is missing by reason, and how many of these the cache knew as cut off, so that they
-      were not asked again (`missing_from_cache`).
+    Returns:
+      The trace; `meta["answer_requests"]` counts requests, tokens, cost, milliseconds of a request (P50, P95), answers
+        from the cache, what is missing by reason, and how many of these the cache knew as cut off, so that they were
+        not requested again (`missing_from_cache`).
 
     Raises:
       TypeError: a trace of shards.
@@ -120,7 +122,8 @@ def record_answers(
 
     Warns:
       MissingAnswersWarning: see above.
-      UserWarning: hits have no text; a run that is stopped by Ctrl-C says how many answers are kept, and where.
+      UserWarning: hits have no text; a run was stopped by Ctrl-C; it gives the number and the place of the stored
+        answers.
 
     Source: rules S0.1, S2.10, S2.12.
     """

@@ -438,10 +438,12 @@ def record_outcome(response: Response, system: System) -> None:
 
 @takes(request_id="text", system="system")
 def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT001 - feedback is up or down
-    """Thumb up or down for an answer, whenever it comes; of several the last counts (rule S4.3).
+    """Log a thumb up or down for an answer, at any time; of several the last counts (rule S4.3).
 
     Args:
       request_id: as the response names it.
+      up: True for a thumb up, False for a thumb down.
+      system: the system that answered.
 
     Raises:
       ValueError: no bandit chose the arm of this request, or it is switched off.

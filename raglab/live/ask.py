@@ -39,20 +39,22 @@ def ask(
 ) -> Response:
     """Answer a question, refuse it, or ask back, under the policy of a system.
 
-    The gates are those of the replay, over a trace of this one question: what a stored trace says of it under the same
-    policy is what is answered. Where a bandit chooses the arm (`strategy.arm` is `bandit`), it learns from the answer;
-    where the question fails with an error, its choice stays without a reward. A system that clarifies asks for what a
-    vague question leaves out, or fills it in with what it learned from earlier replies; see `reply`, and `buttons`.
+    The gates are those of the replay, over a trace of this one question: the answer is the decision of a stored trace
+    under the same policy. Where a bandit chooses the arm (`strategy.arm` is `bandit`), it learns from the answer; where
+    the question fails with an error, its choice stays without a reward. A system that clarifies asks for what a vague
+    question leaves out, or fills it in with what it learned from earlier replies; see `reply`, and `buttons`.
 
     Args:
+      question: the user's text, at most 20,000 characters.
       system: the system; the folder of an index opens one under the published policy.
       selected_option: which of the options the user chose, from 1, where the same question was ambiguous.
-      documents: that the user named, `path` or `path#page`, or a file name that one document has: they scope the
-        search and switch to tau_explicit.
+      documents: the documents that the user named, `path` or `path#page`, or a file name that one document has: they
+        scope the search and switch to tau_explicit.
       request_id: goes into the response; a new one where not given. A bandit takes each only once, and so does a system
         that clarifies.
-      session: whose request it is, for the audit log: a user's next request accepts in silence what was filled in.
-      now: time of the request; with a zone. The clock's where not given.
+      session: the session whose request it is, for the audit log: a user's next request accepts in silence what was
+        filled in.
+      now: time of the request, with a zone; the clock's where not given.
       on_error: `raise` or `refuse` where the language model fails; as the system was opened where not given.
 
     Raises:
@@ -106,18 +108,23 @@ def reply(
     now: datetime | None = None,
     on_error: OnError | None = None,
 ) -> Response:
-    """Answer of the user to what the system asked, or a correction of what it filled in by itself.
+    """Reply of the user to a question of the system, or a correction of a value that it filled in.
 
-    A request that was asked back is completed under its own id. One that was answered by a learned default is
-    confirmed by `yes`, or corrected, and is answered anew. A reply counts only for what it names: a value on offer, one
-    that the documents state, a page that exists, yes. After a no, or a reply that names nothing, the same request is
-    shown again once, with what is left; it ends as a refusal where fewer than two values are left, or at a second such
-    reply. No answer goes by a value that was declined. What a reply teaches and its answer are logged together or not
+    A request that was asked back is completed under its own id. One that was answered by a learned default is confirmed
+    by `yes`, or corrected, and is answered again. A reply counts only for what it names: a value on offer, a value that
+    the documents state, a page that exists, yes. After a no, or a reply that names nothing, the same request is shown
+    again once, with the values that are left; it ends as a refusal where fewer than two values are left, or at a second
+    such reply. No answer uses a value that was declined. What a reply teaches and its answer are logged together or not
     at all.
 
     Args:
-      request_id: as the response names it. answer: yes, no, one of the values that were offered, its number, or in
-        words, in English or French; for a page its number. question: again, where the audit log does not keep its text.
+      request_id: as the response names it.
+      answer: yes, no, one of the values that were offered, its number, or in words, in English or French; for a page
+        its number.
+      system: the system that asked, or the folder of its index.
+      question: the text again, where the audit log does not store it.
+      now: time of the reply, with a zone; the clock's where not given.
+      on_error: `raise` or `refuse` where the language model fails; as the system was opened where not given.
 
     Raises:
       ValueError: the log is off, it has no such request or nothing was asked or filled in, it had its reply already or
@@ -149,11 +156,13 @@ _FRENCH = frozenset({"autre chose", "une autre page, par son numéro"})  # texts
 def buttons(said: Response, *, system: System, then: Callable[[Response], object] | None = None) -> Any:  # noqa: ANN401 - a widget
     """A box with the question, a button each for yes, no and the other values, and a field for anything else.
 
-    A click replies once: the buttons go and the answer stands in their place. Where the request is shown again, new
-    buttons do. A reply that is refused is shown, and the buttons stay.
+    A click replies once: the answer replaces the buttons. Where the request is shown again, new buttons replace them. A
+    reply that is refused is shown, and the buttons stay.
 
     Args:
-      said: a response whose `clarification` asks. system: that gave it. then: called with the answer.
+      said: response whose `clarification` asks.
+      system: the system that gave it.
+      then: function that is called with the answer.
 
     Raises:
       ValueError: the response asks nothing.

@@ -29,16 +29,20 @@ def decide_frame(
     signals: Mapping[str, Mapping[str, str]] | None = None,
     name: str = "frame",
 ) -> pd.DataFrame:
-    """What a policy decides for every case of a frame of hits; the frame needs no labels.
+    """Decision of a policy for every case of a frame of hits; the frame needs no labels.
 
     The same as `decide(trace_from_frame(frame), policy)`, with the columns that a service answers with. It loads
     neither torch nor MLflow; a thousand cases at once cost far less than a thousand calls.
 
     Args:
-      policy: whose gates decide. frame: one row a hit, as `trace_from_frame` takes it; its first arm is decided.
-      score, signals, name: as `trace_from_frame` takes them.
+      policy: the policy whose gates decide.
+      frame: one row a hit, as `trace_from_frame` takes it; its first arm is decided.
+      score: as `trace_from_frame` takes it.
+      signals: as `trace_from_frame` takes them.
+      name: as `trace_from_frame` takes it.
 
-    Returns: a row a case, in the order of their first rows:
+    Returns:
+      a row a case, in the order of their first rows:
 
     - `case_id`, `status` (ok, refuse or ambiguous), `decided_by` as in `Decisions.frame`, `reason` with its
       numbers.

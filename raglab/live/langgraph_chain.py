@@ -171,17 +171,19 @@ def build_graph(
     texts. Caches are neither read nor written.
 
     The result is `GraphState` with `depth_hits`, the hits of every depth, and `decision`, what the policy decided.
-    These two are not checkpointed, and made again where a run is resumed. On a thread that goes on, documents and
-    a selected option hold until others are stated.
+    These two are not checkpointed, and are computed again where a run is resumed. On a thread that continues, documents
+    and a selected option hold until new ones are stated.
 
     Args:
       system: the system; the folder of an index opens one under the published policy.
-      budget, count, meaning: of the compressor, see `raglab.answering.compression.compress`.
+      budget: of the compressor, see `raglab.answering.compression.compress`.
+      count: of the compressor, likewise.
+      meaning: of the compressor, likewise.
 
     Raises:
       ImportError: the extra is not installed.
       ValueError: a budget below 1; on invocation what `ask` raises. A language model that fails raises
-        `ModelUnavailableError`, whatever `on_error` of the system is.
+        `ModelUnavailableError`, for any `on_error` of the system.
 
     Source: confidence heuristics, section 8 (rules S2.9, S2.12).
 

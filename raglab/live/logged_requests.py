@@ -128,10 +128,12 @@ def audit_log(system: System) -> AuditLog:
 
 @takes(request_id="text", log="log or path", system="system")
 def explain(request_id: str, log: AuditLog | str | Path | None = None, *, system: System | None = None) -> Explanation:
-    """How a request came to its answer, rebuilt from the audit log alone; see `audit.explanation.explain_request`.
+    """Explanation of the answer to a request, from the audit log alone; see `audit.explanation.explain_request`.
 
     Args:
-      log: an audit log, its file or URL, or the folder of an index. system: whose log it is, where no log is given.
+      request_id: as the response names it.
+      log: an audit log, its file or URL, or the folder of an index.
+      system: the system whose log it is, where no log is given.
 
     Raises:
       ValueError: neither or both are given, the system keeps no log, or the log has no such request.

@@ -257,16 +257,18 @@ def add_signals(
 ) -> Trace:
     """Trace with the columns of signal functions: of every case, arm and depth, NaN where there is nothing to measure.
 
-    Equal rows are measured once. Every finished batch is kept in the cache, by name, version, the function's own code
-    and the content of the row: a run that is stopped goes on where it was, and asks for no value twice; one that is
-    missing is asked for again. What else a function hangs on (a model, a prompt, another function) is told by its
-    `version`. Milliseconds a row stand in the trace's latency, as the stage `signal_` and the name; they enter no hash.
+    Equal rows are measured once. Every finished batch is stored in the cache, by name, version, the function's own code
+    and the content of the row: a run that is stopped continues where it was, and measures no value twice; a missing
+    value is measured again. Other things that a function depends on (a model, a prompt, another function) belong into
+    its `version`. Milliseconds a row are in the trace's latency, as the stage `signal_` and the name; they enter no
+    hash.
 
     Args:
       trace: with recorded answers where a function needs them (`raglab.record_answers`, without `decided_only`).
       signals: names of registered functions or entry points, or signal functions.
-      arms: those that are measured; all. The others are NaN.
-      policy: whose `chosen` section says which answer is the one to all hits of a case; the published defaults.
+      arms: the arms that are measured; all where not given. The others are NaN.
+      policy: the policy whose `chosen` section determines which recorded answer rests on all hits of a case; the
+        published defaults where not given.
       cache: file of the finished values; `signals.sqlite` of the user's cache folder.
 
     Raises:
@@ -276,7 +278,7 @@ def add_signals(
 
     Warns:
       MissingSignalsWarning: the model of a signal failed for some rows, gave no value, or its budget was spent.
-      UserWarning: a run that is stopped by Ctrl-C says how many values are kept, and where.
+      UserWarning: a run was stopped by Ctrl-C; it gives the number and the place of the stored values.
 
     Example: `raglab.add_signals(trace, ["judge"]).signal("judge")`
     """

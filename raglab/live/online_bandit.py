@@ -435,11 +435,17 @@ class Online:
         """Name the log; it is opened on first use.
 
         Args:
-          budget_ms: milliseconds of a question, the unit of `latency_ratio`; arms whose recent P95 is above it are
-            left out where others are there (rule S4.5). log: a file, or a URL with `://`. seed: with the number of an
-            event it gives the uniform that chooses. initial: state that a linear learner begins with, as `logged_state`
-            makes it; part of the setup. create: whether the log is made where it is not there. patience_s: seconds to
-            wait for a turn to write, see `Database`.
+          bandit: settings of the learner.
+          weights: of the reward.
+          budget_ms: milliseconds of a question, the unit of `latency_ratio`; arms whose recent P95 is above it are left
+            out where others are available (rule S4.5).
+          log: a file, or a URL with `://`.
+          arms: names, in the order of the state.
+          seed: with the number of an event it gives the uniform number that chooses.
+          initial: state that a linear learner begins with, as `logged_state` makes it; part of the setup.
+          create: whether the log is made where it does not exist.
+          clock: current time with a time zone.
+          patience_s: seconds to wait for a turn to write, see `Database`.
 
         Raises:
           ValueError: no arms, one twice, a budget not above 0, settings out of range.
@@ -482,10 +488,15 @@ class Online:
         A choice of the same question that has no reward yet, as of a process that was killed, is given again.
 
         Args:
-          mask: available arms, [A]. features: numbers by name, known before retrieval; the recent P95 of each arm over
-            the budget is added. why: what speaks for the arm, by arm, for the reason. question: what tells questions
-            apart, kept as a hash. resumed: whether the question is known to have had no decision, so that its choice
-            is given again even where its reward came before the end.
+          request_id: of the request, unique in the log.
+          mask: available arms, [A].
+          features: numbers by name, known before retrieval; the recent P95 of each arm over the budget is added.
+          why: reasons for the arm, by arm.
+          policy_id: of the policy that decides the request.
+          fingerprint: of the system.
+          question: text that identifies the question, stored as a hash.
+          resumed: whether the question is known to have had no decision, so that its choice is given again even where
+            it already has a reward.
 
         Raises:
           ValueError: the id is no text, or has had its choice and reward, or another question's; a feature is no
@@ -571,9 +582,10 @@ class Online:
         """Log the reward components of a request, learn from them, and give the reward back.
 
         Args:
-          components: raw, each of `reward.COMPONENTS`, optional ones where they were measured. ms: that the answer
-            took; latency_ratio of the budget where not given. measured: numbers known only after retrieval, kept for
-            whoever studies the log.
+          request_id: of the request.
+          components: raw, each of `reward.COMPONENTS`, optional ones where they were measured.
+          ms: milliseconds that the answer took; latency_ratio of the budget where not given.
+          measured: numbers known only after retrieval, kept for whoever studies the log.
 
         Raises:
           ValueError: a request without a choice, or with its reward; a component that is missing or out of range.
@@ -608,6 +620,10 @@ class Online:
 
         It changes the reward where the weights count thumbs.
 
+        Args:
+          request_id: of the request.
+          up: True for a thumb up, False for a thumb down.
+
         Raises:
           ValueError: a request without a choice, a thumb that is no boolean.
         """
@@ -635,10 +651,10 @@ class Online:
             return replay_events(initial_state(self.setup), events(log), self.setup).state
 
     def verify(self, *heads: Head) -> Verification:
-        """Hold every event against the hash chain, and each snapshot against the events; see `Database.verify`.
+        """Check every event against the hash chain, and each snapshot against the events; see `Database.verify`.
 
         Args:
-          heads: kept elsewhere before, which the chain must still contain.
+          *heads: of the chain, stored elsewhere before; the chain must still contain them.
 
         Raises:
           InputError: the database cannot read the log.
@@ -646,7 +662,13 @@ class Online:
         return self.log.verify(BANDIT_REBUILDS, heads)
 
     def asked_before(self, question: str, *, policy_id: str = "", fingerprint: str = "") -> str | None:
-        """Arm that last answered a question, None where none did."""
+        """Arm that last answered a question, None where none did.
+
+        Args:
+          question: text that identifies the question, compared as a hash.
+          policy_id: of the policy that decided it.
+          fingerprint: of the system.
+        """
         named = question_digest(question)
         with self.log.reading() as log:
             row = log.row(CHOICES, question=named, policy_id=policy_id, fingerprint=fingerprint)
@@ -662,7 +684,7 @@ class Online:
         return arms_frame(self.frame(), self.setup)
 
     def close(self) -> None:
-        """Let go of the log's files."""
+        """Close the log's files."""
         self.log.close()
 
     def _at(self) -> str:

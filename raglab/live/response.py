@@ -79,7 +79,9 @@ class ResponseRecord(NamedTuple):
 class Response(Mapping[str, Any]):
     """The answer to one question: a mapping with the keys of rule S0.3, which equals another with the same items.
 
-    record: how it came about.
+    Args:
+      fields: of rule S0.3, by key.
+      record: measurements on the way to the response.
     """
 
     __slots__ = ("_fields", "record")

@@ -150,13 +150,14 @@ def _code_parts(code: Any) -> Any:  # noqa: ANN401 - a code object or a constant
 def register_signal(name: str | SignalFunction | None = None, **fields: Any) -> Any:  # noqa: ANN401 - fields of SignalFunction
     """Make a signal known by its name: a decorator of its function, or a `SignalFunction` as it is.
 
-    A name that is registered again stands for the later function, as a notebook's cell that runs twice has it.
+    A later function replaces an earlier one of the same name, as when a notebook's cell runs twice.
 
     Args:
       name: of the signal, the function's own where not given; or the signal function that a factory made.
-      fields: the others of `SignalFunction`.
+      **fields: the other fields of `SignalFunction`.
 
-    Returns: the `SignalFunction`, which can be called as the function that it decorates.
+    Returns:
+      The `SignalFunction`, which can be called as the function that it decorates.
 
     Example:
       >>> import pandas as pd

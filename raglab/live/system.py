@@ -264,18 +264,30 @@ class LabOpening(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class System:
-    """What answers a question: see `ask`. It changes where its documents do, by `add`, `remove` and `refresh` alone.
+    """System that answers questions: see `ask`.
 
-    policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
-    pack: what the trade calls things, as the policy names it. reader: of the documents, for signals of the parser.
-    generator, scorer: what writes answers and what checks them. caches: None keeps nothing. entities: of each chunk,
-    under the policy's patterns. arm: that answers, whatever the policy says, where given. online: chooses where arm or
-    policy say `bandit`; None where it is switched off. audit: logs every question; None keeps no log. audit_required:
-    whether a question that cannot be logged is refused. clarifier: asks for what a question leaves out; None answers as
-    ever. signals: functions that measure what the policy uses besides the built-in signals. earlier: by the fingerprint
-    of an earlier version of the index, the documents that are something else since. opening: None where the
-    documents cannot change. on_error: what a question gets whose model fails, see `open`. log_outages: which logs
-    cannot be written now, and how many questions are not in them: `system.log_outages.now`.
+    Only `add`, `remove` and `refresh` change it, where its documents change.
+
+    Attributes:
+      policy: every threshold and pattern.
+      retriever: index and arms.
+      fingerprint: of corpus, models and parameters.
+      generator: the generator that writes answers.
+      scorer: the scorer that checks their claims.
+      caches: of answers and retrievals; None stores nothing.
+      entities: of each chunk, under the policy's patterns.
+      pack: words of the trade, as the policy names it.
+      reader: of the documents, for signals of the parser.
+      arm: the arm that answers, before that of the policy; None leaves the choice to the policy.
+      online: bandit that chooses where `arm` or the policy is `bandit`; None where it is switched off.
+      audit: logs every question; None keeps no log.
+      audit_required: whether a question that cannot be logged is refused.
+      clarifier: asks for what a question leaves out; None never asks.
+      signals: functions that measure what the policy uses besides the built-in signals.
+      earlier: by the fingerprint of an earlier version of the index, the documents that have changed since.
+      opening: None where the documents cannot change.
+      on_error: answer to a question whose model fails, see `open`.
+      log_outages: logs that cannot be written now, with how many questions they lack: `system.log_outages.now`.
     """
 
     policy: Policy
@@ -333,31 +345,36 @@ class System:
         """System over an index that `build_index` made.
 
         Args:
-          folder: of the index. policy: a policy or its file; the published defaults where not given.
-          generator: None is extractive. scorer: None is the embedded word scorer. rewriter: None is RM3.
+          folder: of the index.
+          policy: a policy or its file; the published defaults where not given.
+          generator: None is extractive.
+          scorer: None is the embedded word scorer.
+          rewriter: None is RM3.
           arm: one of the index's arms, router or bandit; the policy's `strategy.arm` where not given. The bandit's
             settings are those of the environment (`raglab.live.settings`), which may switch it on or off for all that
             state no arm here.
           cache: whether answers and retrievals are kept in the folder.
-          clarify: whether a question that leaves something out is asked about, once, and the default learned; as the
-            environment says where not given, which is no.
-          parser, gap_finder, reply_reader, field_reader: callables that read questions, find what these leave out, read
-            replies and fields (`raglab.live.clarifier`); None is the default. They are tried on an example here. What
-            raises later, takes too long, or quotes what the documents do not hold gives way to the default, which one
-            warning says.
-          reader_timeout_s: seconds that one call of these may take; None waits for ever.
-          audit: whether questions, decisions and what is learned are logged in the folder, unless the environment says
-            otherwise (`raglab.live.settings`); texts older than its keep_days are blanked. Where the log cannot be
-            written (a place for reading alone, a full disk, a lock, a server that is away), questions are answered
-            without a row, which one warning says, another when it is over, and `response.record.logged`; `required`
-            refuses them.
-          signals: functions of signals that the policy uses; they come before those registered or of entry points. That
-            of a calibrated signal is `SignalCalibration.signal_function(function)`.
+          clarify: whether a question that leaves something out is asked about, once, and the default learned; as in the
+            environment where not given, else no.
+          parser: callable that reads questions (`raglab.live.clarifier`); None is the default. This and the three below
+            are tried on an example here. One that raises later, takes too long, or quotes what the documents do not
+            hold is replaced by the default, with one warning.
+          gap_finder: callable that finds what a question leaves out; None is the default.
+          reply_reader: callable that reads replies; None is the default.
+          field_reader: callable that reads fields of documents; None is the default.
+          reader_timeout_s: seconds that one call of these four may take; None waits for ever.
+          audit: whether questions, decisions and what is learned are logged in the folder, unless the environment
+            decides otherwise (`raglab.live.settings`); texts older than its keep_days are blanked. Where the log cannot
+            be written (a place for reading alone, a full disk, a lock, a server that is away), questions are answered
+            without a row, `response.record.logged` is False, and one warning marks the beginning and one the end;
+            `required` refuses them.
+          signals: functions of signals that the policy uses; they take precedence over registered ones and entry
+            points. The function of a calibrated signal is `SignalCalibration.signal_function(function)`.
           signal_timeout_s: seconds that one call of such a function may take, after which its signal is missing; None
             waits for ever.
-          on_error: what a question gets whose language model fails (rule S0.1). `raise`, the default, raises
-            `ModelUnavailableError`; `refuse` is for a service that must answer: a refusal whose `error` says what
-            failed, and which counts in no rate. As the environment says where not given.
+          on_error: answer to a question whose language model fails (rule S0.1). `raise`, the default, raises
+            `ModelUnavailableError`; `refuse` is for a service that must answer: a refusal whose `error` names the
+            failure, and which counts in no rate. As in the environment where not given.
 
         Raises:
           InputError: no index there, or one that was altered or made by another version; a wrong variable; a log that
@@ -419,19 +436,20 @@ class System:
         )
 
     def check(self) -> Self:
-        """Find before the first question what would fail every one: a server that fails, a confidence that lacks.
+        """Find before the first question what would fail every question: a failing server or a missing confidence.
 
-        A language model is asked a handful of tokens for what its backend can do, and one line is printed. A warning
-        says where its replies state another model than was asked for: a server may take any name. The audit log is
-        opened for writing, and made where it is not there; what cannot be written is said as `ask` says it, and in
-        `log_outages.now`.
+        A language model gets a handful of tokens to test what its backend can do, and one line is printed. A warning
+        tells where its replies state another model than requested: a server may take any name. The audit log is opened
+        for writing, and made where it does not exist; a log that cannot be written is reported as `ask` reports it, and
+        in `log_outages.now`.
 
-        Returns: this system.
+        Returns:
+          This system.
 
         Raises:
           ModelUnavailableError: the server failed.
           UnwritableLogError: the audit log cannot be written, and is required.
-          ValueError: the policy gates on a confidence that the generator does not give; says how to go on.
+          ValueError: the policy gates on a confidence that the generator does not give; the message names the remedies.
 
         Source: rules S0.1, S2.10.
 
@@ -468,10 +486,11 @@ class System:
         again. What was learned stays: it is kept by field and kind of document.
 
         Args:
-          documents: folder, file or corpus, or a list of those and of records. replace: whether a document with the
-            source of one that is there takes its place.
+          documents: folder, file or corpus, or a list of those and of records.
+          replace: whether a document with the source of one that is there takes its place.
 
-        Returns: this system.
+        Returns:
+          This system.
 
         Raises:
           InputError: documents that cannot be read, or an index that cannot be written.
@@ -491,7 +510,8 @@ class System:
         Args:
           names: sources, or file names where one document alone has them.
 
-        Returns: this system.
+        Returns:
+          This system.
 
         Raises:
           InputError: an index that cannot be written.
@@ -505,7 +525,8 @@ class System:
 
         A question that is being answered meanwhile is answered from the version that it began with.
 
-        Returns: this system.
+        Returns:
+          This system.
 
         Raises:
           InputError: no index there, or one that was altered.
@@ -531,7 +552,7 @@ class System:
         return self
 
     def snapshot(self) -> Self:
-        """The system as it is now, whatever becomes of its documents: what answers one request.
+        """The system as it is now, unaffected by later changes of its documents: it answers one request.
 
         Its generator is checked for the confidence that the policy gates on (rule S2.10).
         """
@@ -541,10 +562,11 @@ class System:
         return system if generator is system.generator else dataclasses.replace(system, generator=generator)
 
     def check_documents(self, fingerprint: str, documents: Sequence[str]) -> None:
-        """Stop a reply to what was asked of another version of the index, unless its documents are the same in this.
+        """Stop a reply to a question about another version of the index, unless its documents are the same in this one.
 
         Args:
-          fingerprint: of the version. documents: that the request is about, `path` or `path#page`; none is all.
+          fingerprint: of the version.
+          documents: the documents that the request is about, `path` or `path#page`; an empty list means all.
 
         Raises:
           ValueError: an index that this is no later version of, or documents that changed.
@@ -569,7 +591,10 @@ class System:
         return self.opening
 
     def replace(self, policy: Policy) -> Self:
-        """The same system under another policy, whatever pack that names: the index was opened with this one.
+        """The same system under another policy; the pack stays the one that the index was opened with.
+
+        Args:
+          policy: of the new system.
 
         Raises:
           ValueError: the policy names another pack, or a signal that no function measures.
@@ -693,21 +718,24 @@ def build_index(
     """Index a corpus into a folder: its chunks, and their embeddings; the rest is derived from them on loading.
 
     Late interaction, which reranks where no `reranker` is named, reads an embedding of each token: 768 bytes of 384
-    dimensions, so that a chunk of 170 tokens takes 130 kB in the folder, and as much memory where the index is exact. A
-    `reranker`, or `rerank_k=0`, needs none: 3 kB a chunk. An index on disk keeps them of chunks that were reranked.
+    dimensions, so that a chunk of 170 tokens takes 130 kB in the folder, and as much memory where the index is exact.
+    With a `reranker`, or `rerank_k=0`, there are none: 3 kB a chunk. An index on disk stores the token embeddings of
+    chunks that were reranked.
 
     Args:
-      folder: made where it is not there; an index that is there gives way to the new one at once and as a whole.
-      arms: that may answer; all that may answer live and are installed where not given. cache: from which embeddings
-        are copied where it has them. policy: whose pack the index is for, and no other; any where it names none.
-        download: whether models that are not on this machine may be fetched from the hub; the index keeps the commit
-        that it was made with.
-      settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up to 100,000 chunks,
-        above that on disk, memory-mapped, in the kind that fits `index_mb`, and exact
-        whatever their number where pictures are embedded. An index of `auto` keeps its budget: its kind is chosen again
-        when documents are added or removed.
+      corpus: to index.
+      folder: made where it does not exist; a new index replaces an older one at once and as a whole.
+      arms: the arms that may answer; all that may answer live and are installed where not given.
+      cache: from which embeddings are copied where it has them.
+      policy: the policy whose pack the index is for, and no other; any where it names none.
+      download: whether models that are not on this machine may be fetched from the hub; the index keeps the commit that
+        it was made with.
+      **settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up to 100,000 chunks,
+        above that on disk, memory-mapped, in the kind that fits `index_mb`, and exact for any number where pictures are
+        embedded. An index of `auto` keeps its budget: its kind is chosen again when documents are added or removed.
 
-    Returns: the fingerprint.
+    Returns:
+      The fingerprint.
 
     Raises:
       ValueError: no chunks, an unknown setting or arm.

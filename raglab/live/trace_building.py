@@ -492,25 +492,25 @@ def build_trace(
     download: bool = False,
     **settings: Any,  # noqa: ANN401 - fields of Settings
 ) -> Trace:
-    """Retrieve once for every case and keep every measurement that a gate or a rule needs.
+    """Retrieve once for every case and store every measurement that a gate or a rule needs.
 
-    With `out`, finished batches are kept beside it: killed and started again, the work goes on and ends with the
-    same bytes, whatever the size of the batches; a file of the same fingerprint is read instead of built, and completed
-    where it lacks the signals of the question parser.
+    With `out`, finished batches are stored next to it: a run that was killed continues and ends with the same bytes,
+    for any size of the batches; a file of the same fingerprint is read instead of built, and completed where it lacks
+    the signals of the question parser.
 
     Args:
-      corpus: what is searched.
+      corpus: chunks that are searched.
       cases: questions.
       out: Parquet file of the trace.
-      policy: whose patterns are measured at once (others later, on replay), and whose pack reads questions about
-        tables: its hash is stored, and a policy of another is refused.
-      cache: of embeddings, by content; beside it stands the index of more than 100,000 chunks. Without one `auto` is
-        exact for any number.
+      policy: the policy whose patterns are measured at once (others later, on replay), and whose pack reads questions
+        about tables: its hash is stored, and a policy of another is refused.
+      cache: of embeddings, by content; the index of more than 100,000 chunks is in the same folder. Without one `auto`
+        is exact for any number.
       batch_size: cases a batch, at least 1.
       command: named in errors as the way to build it.
       rewriter: of questions, for the arm `iterative` and for depths after the first; None is RM3.
       download: whether models that are not on this machine may be fetched from the hub; see `raglab.model_files`.
-      settings: fields of `RetrievalSettings`.
+      **settings: fields of `RetrievalSettings`.
 
     Raises:
       ValueError: an unknown setting or arm, batch_size below 1, no cases, no chunks; or a case whose id another has,

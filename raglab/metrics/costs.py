@@ -56,8 +56,8 @@ def cost_matrix(costs: Costs | None = None) -> NDArray[np.float64]:
     """Cost of a case by label (rows, in the order of `Status`) and outcome (columns, as `OUTCOMES`), [3, 5].
 
     Args:
-      costs: label -> outcome -> cost; `asked` sets both outcomes of asking. What is left out keeps the default: 0
-        where the contract of the case holds, else 1.
+      costs: label -> outcome -> cost; `asked` sets both outcomes of asking. What is left out keeps the default: 0 where
+        the contract of the case holds, else 1.
 
     Raises:
       ValueError: an unknown label or outcome, an outcome where a label belongs, or a cost that is negative or not
@@ -113,7 +113,10 @@ def _misplaced(where: str, value: object) -> str:
 
 
 def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
-    """What a cost matrix states beside the default: label -> outcome -> cost.
+    """Entries of a cost matrix that differ from the default: label -> outcome -> cost.
+
+    Args:
+      matrix: by label and outcome, [3, 5].
 
     Example:
       >>> stated_costs(cost_matrix({"refuse": {"answered_wrong": 10}}))
@@ -126,7 +129,11 @@ def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
 
 
 def cell_costs(costs: Costs | NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Cost of each cell (decision, label, expected sources found), [18]."""
+    """Cost of each cell (decision, label, expected sources found), [18].
+
+    Args:
+      costs: see `cost_matrix`.
+    """
     matrix = costs if isinstance(costs, np.ndarray) else cost_matrix(costs)
     cost_of_cell: NDArray[np.float64] = matrix[LABEL_OF_CELL, OUTCOME_OF_CELL]
     return cost_of_cell
@@ -136,8 +143,9 @@ def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None
     """Mean cost of a case, [...]; NaN where there are no cases.
 
     Args:
-      cells: cases by decision, label (both in the order of `Status`) and whether the expected sources were found,
-        [..., 3, 3, 2] or [..., 18], as `replay.tally` counts them. costs: see `cost_matrix`.
+      cells: cases by decision, label (both in the order of `Status`) and whether the expected sources were found, [...,
+        3, 3, 2] or [..., 18], as `replay.tally` counts them.
+      costs: see `cost_matrix`.
 
     Raises:
       ValueError: cells of another shape, or as for `cost_matrix`.
@@ -174,11 +182,13 @@ def cost_interval(
     """Confidence interval of the expected cost of a case, [...]; NaN where there are no cases.
 
     Exact (Clopper and Pearson) where every cost is nothing or one price, as by default; else Student's t of the mean,
-    within the lowest and the highest cost, which is a large-sample one. Where all cases cost the same, which would
-    leave it no width, it reaches as far as a cost that no case had may be frequent.
+    within the lowest and the highest cost, which is a large-sample one. Where all cases cost the same, that interval
+    would have no width; it is then as wide as a cost that no case had may be frequent.
 
     Args:
-      cells, costs: as for `expected_cost`. level: in (0, 1).
+      cells: as for `expected_cost`.
+      costs: as for `expected_cost`.
+      level: in (0, 1).
 
     Raises:
       ValueError: level outside (0, 1), or as for `expected_cost`.
@@ -220,6 +230,9 @@ def _t_end(values: NDArray[np.float64], sign: float, level: float) -> float:
 def interval_guard(costs: Costs | NDArray[np.float64] | None = None) -> float:
     """Difference of the one case more of `paired_cost`: the largest of two costs where failures have several prices.
 
+    Args:
+      costs: see `cost_matrix`.
+
     Example:
       >>> interval_guard(), interval_guard({"refuse": {"answered_wrong": 10}})
       (0.0, 10.0)
@@ -232,7 +245,11 @@ def interval_guard(costs: Costs | NDArray[np.float64] | None = None) -> float:
 class PairedCost(NamedTuple):
     """Difference of the expected cost of a case between two policies, second less first, with interval and p-value.
 
-    p: two-sided, of the test that the interval inverts: at level 0.95 it is below 0.05 where the interval excludes 0.
+    Attributes:
+      difference: second less first.
+      low: lower end of the interval.
+      high: upper end of the interval.
+      p: two-sided, of the test that the interval inverts: at level 0.95 it is below 0.05 where the interval excludes 0.
     """
 
     difference: float
@@ -253,12 +270,16 @@ def paired_cost(
     with one case more in which the difference is the worst that costs allow, the upper end with one in which it is the
     best, and p on the side of the estimate.
 
-    Where every case differs alike there is no spread for a t interval. The interval then says how often cases that
-    differ otherwise may occur: a share of up to 1 - tail^(1/n), each at worst the largest difference of two costs.
-    Where costs are 0 and 1 and every case differs, that is the exact binomial interval, and p that of the sign test.
+    Where every case has the same difference there is no spread for a t interval. The interval then covers how often
+    cases with another difference may occur: a share of up to 1 - tail^(1/n), each at worst the largest difference of
+    two costs. Where costs are 0 and 1 and every case differs, that is the exact binomial interval, and p that of the
+    sign test.
 
     Args:
-      first, second: cell of each case, [Q]. costs: see `cost_matrix`. level: in (0, 1).
+      first: cell of each case under the first policy, [Q].
+      second: cell of each case under the second policy, [Q].
+      costs: see `cost_matrix`.
+      level: in (0, 1).
 
     Raises:
       ValueError: cells of other cases, none at all, or a level outside (0, 1).

@@ -28,11 +28,12 @@ SHAPE = (len(Status), len(Status))
 def outcome_table(label: ArrayLike, status: ArrayLike) -> NDArray[np.int64]:
     """Cases by label (rows) and decision (columns), [3, 3], both in the order of `Status`; no cases are all zeros.
 
-    An answer from the wrong sources is counted where its decision stands, at (ok, ok): whether it is right is a
-    matter of its evidence, not of its outcome.
+    An answer from the wrong sources is counted at its decision, (ok, ok): whether it is right depends on its evidence,
+    not on its outcome.
 
     Args:
-      label, status: codes of `Status`, [Q] each.
+      label: codes of `Status`, [Q].
+      status: codes of `Status`, [Q].
 
     Raises:
       ValueError: shapes that differ, or a code that is none of `Status`.
@@ -67,7 +68,8 @@ def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interva
     """Exact interval of each cell's share of its row, [..., 3, 3]; NaN in a row without cases.
 
     Args:
-      counts: of `outcome_table`, [..., 3, 3]. level: in (0, 1), of each cell by itself.
+      counts: of `outcome_table`, [..., 3, 3].
+      level: in (0, 1), of each cell by itself.
 
     Raises:
       ValueError: level outside (0, 1), or counts of another shape.
@@ -91,11 +93,15 @@ def _outcome_array(name: str, counts: ArrayLike) -> NDArray[Any]:
 
 
 class CostCurve(NamedTuple):
-    """Lowest expected cost of a case at each cost ratio, beside answering all and refusing all, [N] each.
+    """Lowest expected cost of a case at each cost ratio, with the cost of answering all and of refusing all, [N] each.
 
-    ratio: cost of refusing a case that would be answered right, in wrong answers. cost: lowest over the thresholds.
-    at: its threshold, infinite where it is to refuse all; coverage: share it answers. answer_all: cost of answering
-    whatever has a confidence; refuse_all: of refusing everything.
+    Attributes:
+      ratio: cost of refusing a case that would be answered right, in wrong answers.
+      cost: lowest cost over the thresholds.
+      at: threshold of that cost, infinite where it is to refuse all.
+      coverage: share of the cases that it answers.
+      answer_all: cost of answering every case that has a confidence.
+      refuse_all: cost of refusing everything.
     """
 
     ratio: NDArray[np.float64]
@@ -113,7 +119,9 @@ def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> 
     The cost is that of the threshold chosen on these very cases, so it flatters.
 
     Args:
-      correct: boolean or 0 and 1, [Q]. confidence: [Q]. ratios: each in (0, 1), [N].
+      correct: boolean or 0 and 1, [Q].
+      confidence: [Q].
+      ratios: each in (0, 1), [N].
 
     Raises:
       ValueError: a ratio outside (0, 1), or as for `risk_coverage`.
@@ -149,11 +157,15 @@ def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> 
 class Rate:
     """A rate of decisions, an entry of `RATE_TABLE`: k of n cases.
 
-    count: name of k among `COUNTS`. counts: (decision, label, whether the expected sources were chosen) to whether a
-    decision adds to k, each of codes of `Status` or bool, broadcast. of: (counts by name, cases by label [..., 3]) to
-    n. better: whether a low or a high one is wanted; what is wanted low is an error that a certificate may promise.
-    share_of: which cases n counts, in a word. label: of legends. target: highest value wanted where nothing else is
-    said; None: none.
+    Attributes:
+      count: name of k among `COUNTS`.
+      counts: function of (decision, label, whether the expected sources were chosen), each of codes of `Status` or
+        bool, broadcast, that gives whether a decision adds to k.
+      of: function of (counts by name, cases by label [..., 3]) that gives n.
+      better: whether a low or a high one is wanted; what is wanted low is an error that a certificate may promise.
+      share_of: name of the cases that n counts, in a word.
+      label: of legends.
+      target: highest value wanted by default; None: none.
     """
 
     count: str
@@ -243,12 +255,13 @@ CELLS = len(Status) * 2  # of one outcome: label, and whether the expected sourc
 
 
 def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
-    """What one decision adds to each of `COUNTS`, by outcome, label and whether the expected sources were found.
+    """Contribution of one decision to each of `COUNTS`, by outcome, label and whether the expected sources were found.
 
     Args:
       status: of each outcome, [O].
 
-    Returns: int [O, 3, 2, rates].
+    Returns:
+      int [O, 3, 2, rates].
 
     Source: rules S6.2, S6.3.
 
@@ -264,7 +277,11 @@ def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
 
 
 def rate_counts(cells: NDArray[Any]) -> NDArray[Any]:
-    """What each of `RATES` counts, [..., rates], of cases by decision, label and expected sources found, [..., 18]."""
+    """Counts of each of `RATES`, [..., rates].
+
+    Args:
+      cells: cases by decision, label and whether the expected sources were found, [..., 18].
+    """
     statuses = np.array(list(Status), dtype=np.int8)
     counts: NDArray[Any] = cells @ contributions(statuses).reshape(-1, len(RATE_TABLE))
     return counts
@@ -274,7 +291,11 @@ _LABELS_OF_CELLS = np.tile(np.eye(len(Status), dtype=np.int64).repeat(2, axis=0)
 
 
 def label_counts(cells: NDArray[Any]) -> NDArray[Any]:
-    """Cases by label, [..., 3], of cells [..., 18]."""
+    """Cases by label, [..., 3], of cells [..., 18].
+
+    Args:
+      cells: cases by cell, [..., 18].
+    """
     counts: NDArray[Any] = cells @ _LABELS_OF_CELLS  # ten times as fast as a sum over two axes
     return counts
 
@@ -283,7 +304,8 @@ def denominators(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
     """Of how many each of `RATES` is a share, [..., rates].
 
     Args:
-      counts: [..., rates]. labels: cases labelled ok, refuse, ambiguous, [3] or [..., 3].
+      counts: [..., rates].
+      labels: cases labelled ok, refuse, ambiguous, [3] or [..., 3].
     """
     named = {rate.count: counts[..., place] for place, rate in enumerate(RATE_TABLE.values())}
     n = np.empty_like(counts)
@@ -294,6 +316,10 @@ def denominators(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
 
 def rates(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
     """`RATES` of tallied decisions, [..., rates]; NaN where there is nothing to be a share of.
+
+    Args:
+      counts: as `rate_counts` gives them, [..., rates].
+      labels: cases labelled ok, refuse, ambiguous, [3] or [..., 3].
 
     Source: rule S6.2.
 
@@ -309,7 +335,8 @@ def hit_rate(relevant: NDArray[np.bool_], k: int) -> float:
     """hit@k: share of queries with a relevant hit among the first k.
 
     Args:
-      relevant: hits in ranked order, [Q, K].
+      relevant: whether each hit is relevant, in ranked order, [Q, K].
+      k: ranks that count.
     """
     known = _relevance(relevant, "relevant")
     return float((known[:, :k] > 0).any(axis=1).mean()) if len(known) else float("nan")
@@ -327,7 +354,9 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10
     """nDCG@k with binary gains, mean over queries that have a relevant document.
 
     Args:
-      relevant: hits in ranked order, [Q, K]. n_relevant: relevant documents there are, [Q].
+      relevant: whether each hit is relevant, in ranked order, [Q, K].
+      n_relevant: relevant documents there are, [Q].
+      k: ranks that count.
 
     Source: Järvelin and Kekäläinen 2002.
 
@@ -353,8 +382,9 @@ def graded_ndcg(grades: NDArray[np.float64], ideal: NDArray[np.float64], k: int 
     A gain is the grade itself, not 2 to its power: of a set with grades 2 and 1 the two differ.
 
     Args:
-      grades: of the hits in ranked order, [Q, K], 0 for one that is not relevant. ideal: of the relevant documents
-        there are, descending, [Q, R], 0 behind the last.
+      grades: of the hits in ranked order, [Q, K], 0 for one that is not relevant.
+      ideal: of the relevant documents there are, descending, [Q, R], 0 behind the last.
+      k: ranks that count.
 
     Source: Järvelin and Kekäläinen 2002; trec_eval, `ndcg_cut`.
 
@@ -375,8 +405,14 @@ def graded_ndcg(grades: NDArray[np.float64], ideal: NDArray[np.float64], k: int 
 class PairedRates(NamedTuple):
     """Rates of two policies on the same cases, [rates] each, in the order of `RATES`.
 
-    k, n: of each policy, [2, rates]. difference: second less first, with its interval. only_first, only_second: cases
-    that count in k of one alone. There is no p-value: the interval is of no test.
+    Attributes:
+      k: count of each policy, [2, rates].
+      n: cases of each policy's rate, [2, rates].
+      difference: second less first.
+      low: lower end of the difference's interval.
+      high: upper end of the difference's interval.
+      only_first: cases that count in k of the first policy alone. There is no p-value: the interval is of no test.
+      only_second: cases that count in k of the second policy alone.
     """
 
     k: NDArray[np.int64]
@@ -392,12 +428,14 @@ def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any
     """Differences of all rates on the same cases, second less first, NaN where one is of no case.
 
     The two exact intervals are put together by the correlation that the cases show, so that what both policies count
-    alike does not blur the difference; a rate whose n hangs on the policy (hallucinations, of what is answered) is
+    alike does not blur the difference; a rate whose n depends on the policy (hallucinations, of what is answered) is
     taken by its linear part. Where no case tells the policies apart, the interval is as wide as such cases may be
     frequent.
 
     Args:
-      first, second: cell of each case, 0 to 17, [Q]. level: in (0, 1).
+      first: cell of each case under the first policy, 0 to 17, [Q].
+      second: cell of each case under the second policy, 0 to 17, [Q].
+      level: in (0, 1).
 
     Source: Zou and Donner 2008 (MOVER); Newcombe 1998 for proportions of the same cases.
 
@@ -447,6 +485,8 @@ def rate_columns(counts: NDArray[np.int64], labels: NDArray[np.int64], level: fl
     """Columns of a table of rates: value, `_k`, `_n`, `_low` and `_high` of each of `RATES`, [P] each.
 
     Args:
+      counts: as `rate_counts` gives them, [P, rates].
+      labels: cases labelled ok, refuse, ambiguous, [3].
       level: of the intervals, `_low` and `_high`; None leaves them out.
     """
     value, n = rates(counts, labels), denominators(counts, labels)

@@ -20,7 +20,12 @@ AT_MOST = 2**26  # of two counts up to it, one number holds both exactly
 
 
 class Interval(NamedTuple):
-    """Ends of a confidence interval, each with the shape of its rate."""
+    """Ends of a confidence interval, each with the shape of its rate.
+
+    Attributes:
+      low: lower end.
+      high: upper end.
+    """
 
     low: Floats
     high: Floats
@@ -42,7 +47,9 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
     """Exact binomial confidence interval of a rate of k in n; NaN where n is 0.
 
     Args:
-      k, n: counts, [...]. level: in (0, 1).
+      k: count, [...].
+      n: cases, [...].
+      level: in (0, 1).
 
     Inside `raglab.lab.parallel_workers("threads")` many are made by the threads, to the same bits.
 
@@ -203,6 +210,11 @@ def stratified_share(top: Sequence[Stratum], rest: Sequence[Stratum], level: flo
 def upper_bound(k: Ints, n: Ints, delta: float = 0.1) -> Floats:
     """Exact one-sided upper bound of a rate of k in n at confidence 1 − delta; NaN where n is 0.
 
+    Args:
+      k: count, [...].
+      n: cases, [...].
+      delta: error of the bound, in (0, 0.5).
+
     Source: Clopper and Pearson 1934.
 
     Example:
@@ -276,7 +288,9 @@ def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
     It is at most delta exactly where `upper_bound(k, n, delta)` is at most alpha.
 
     Args:
-      k, n: counts, [...]. alpha: highest rate allowed, in (0, 1), broadcast against them.
+      k: errors, [...].
+      n: cases, [...].
+      alpha: highest rate allowed, in (0, 1), broadcast against them.
 
     Example:
       >>> round(float(binomial_p(0, 22, 0.1)), 4)
@@ -303,7 +317,11 @@ def _check_counts(hit: NDArray[np.float64], size: NDArray[np.float64]) -> None:
 
 
 def check_delta(delta: float) -> float:
-    """The error of a one-sided bound as it came; one that means nothing is refused."""
+    """Return the error of a one-sided bound, or refuse one outside its range.
+
+    Args:
+      delta: in (0, 0.5).
+    """
     if not 0.0 < delta < 0.5:
         msg = f"delta must be in (0, 0.5), got {delta}; 0.1 gives a bound at 90 % confidence."
         raise ValueError(msg)

@@ -45,11 +45,15 @@ class Range(NamedTuple):
 
 
 class PairedSizes(NamedTuple):
-    """What paired differences of cost can tell.
+    """Differences of cost that a paired comparison of these cases can detect.
 
-    cases: n. discordant: cases whose costs differ. mean_square: of their differences. share: of discordant cases, with
-    its exact 95 % interval. smallest: difference told with 80 % power at two-sided 5 %. needed: difference -> number of
-    cases that it takes, whole numbers.
+    Attributes:
+      cases: n.
+      discordant: cases whose costs differ.
+      mean_square: of their differences.
+      share: of discordant cases, with its exact 95 % interval.
+      smallest: difference detected with 80 % power at two-sided 5 %.
+      needed: difference -> number of cases that detect it, whole numbers.
     """
 
     cases: int
@@ -135,9 +139,8 @@ def paired_sizes(gains: NDArray[np.float64], *, price: float = 1.0, guard: float
 
     Args:
       gains: difference of cost of each case, [Q].
-      price: cost of a failed contract. Where no case differs, one that does is taken to differ by it; differences below
-        1e-9 of it are rounding.
-
+      price: cost of a failed contract, above 0. Where no case differs, one case is assumed to differ by it; differences
+        below 1e-9 of it are rounding.
       guard: difference of the one case more that the interval counts against the estimate, see
         `metrics.interval_guard`; 0 for none.
 
@@ -205,8 +208,9 @@ def paired_size_note(
 
     Args:
       gains: difference of cost of each case, [Q].
-      cases: which they are, in the words before their number.
-      price, guard: see `paired_sizes`.
+      cases: words for the cases, before their number.
+      price: as for `paired_sizes`.
+      guard: as for `paired_sizes`.
 
     Raises:
       ValueError: as for `paired_sizes`.

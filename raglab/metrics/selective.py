@@ -73,7 +73,8 @@ def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> Curve:
     `y` the share of the answered that is wrong, `n` answered, `k` wrong, `at` the threshold. A NaN never answers.
 
     Args:
-      correct: whether each case is right if answered, boolean or 0 and 1, [Q]. confidence: higher is surer, [Q].
+      correct: whether each case is right if answered, boolean or 0 and 1, [Q].
+      confidence: higher is surer, [Q].
 
     Raises:
       ValueError: no cases, shapes that differ, or a `correct` that is neither boolean nor 0 or 1.
@@ -114,7 +115,8 @@ def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
     It is what the average over all orders of equal confidences gives, so it does not depend on the order of the rows.
 
     Args:
-      correct: boolean or 0 and 1, [Q]. confidence: [Q]; NaN ranks below all others, as one tie.
+      correct: boolean or 0 and 1, [Q].
+      confidence: [Q]; NaN ranks below all others, as one tie.
 
     Raises:
       ValueError: no cases, shapes that differ, or a `correct` that is neither boolean nor 0 or 1.
@@ -134,6 +136,10 @@ def eaurc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
     The perfect AURC is its finite sum over n cases, not the limit risk + (1 − risk) · log(1 − risk).
 
+    Args:
+      correct: as for `aurc`, [Q].
+      confidence: as for `aurc`, [Q].
+
     Source: Geifman, Uziel and El-Yaniv 2019; arguments and errors as for `aurc`.
 
     Example:
@@ -152,6 +158,10 @@ def augrc(correct: ArrayLike, confidence: ArrayLike) -> float:
     The area of straight lines between the steps; the mean risk of an undetected failure. With accuracy a it is
     (1 − AUROC) · a · (1 − a) + (1 − a)² / 2.
 
+    Args:
+      correct: as for `aurc`, [Q].
+      confidence: as for `aurc`, [Q].
+
     Source: Traub et al. 2024; arguments and errors as for `aurc`.
 
     Example:
@@ -164,6 +174,10 @@ def augrc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
 def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
     """AUROC: chance that a right case is more confident than a wrong one, ties half; NaN if there is only one kind.
+
+    Args:
+      correct: as for `aurc`, [Q].
+      confidence: as for `aurc`, [Q].
 
     Source: Mann and Whitney 1947; arguments and errors as for `aurc`.
 
@@ -178,9 +192,11 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
 
 def risk_at_coverage(correct: ArrayLike, confidence: ArrayLike, coverage: float) -> float:
-    """risk@coverage: risk at the smallest reachable coverage that is at least this; NaN if none is.
+    """risk@coverage: risk at the smallest reachable coverage that is at least `coverage`; NaN if none is.
 
     Args:
+      correct: as for `risk_coverage`, [Q].
+      confidence: as for `risk_coverage`, [Q].
       coverage: share of all cases, in (0, 1].
 
     Raises:
@@ -199,11 +215,13 @@ def risk_at_coverage(correct: ArrayLike, confidence: ArrayLike, coverage: float)
 
 
 def coverage_at_risk(correct: ArrayLike, confidence: ArrayLike, risk: float) -> float:
-    """coverage@risk: largest reachable coverage whose risk is at most this; 0 if none is.
+    """coverage@risk: largest reachable coverage whose risk is at most `risk`; 0 if none is.
 
-    It is what these cases show, the best of all thresholds; what holds for new cases is for `raglab.certify` to say.
+    It is what these cases show, the best of all thresholds; use `raglab.certify` for what holds on new cases.
 
     Args:
+      correct: as for `risk_coverage`, [Q].
+      confidence: as for `risk_coverage`, [Q].
       risk: wrong share of the answered, in [0, 1].
 
     Raises:
@@ -232,6 +250,8 @@ def auroc_interval(correct: ArrayLike, confidence: ArrayLike, level: float = 0.9
     large-sample one: with ten of the rarer kind a 95 % interval may hold in 90 % of samples.
 
     Args:
+      correct: as for `aurc`, [Q].
+      confidence: as for `aurc`, [Q].
       level: in (0, 1).
 
     Raises:
@@ -272,17 +292,19 @@ def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) 
 
     What it holds is the risk of the answered given their confidences: the mean of their chances to be wrong.
 
-    - Pointwise: Clopper and Pearson's interval of each step. It says nothing of two steps together, nor of one that
+    - Pointwise: Clopper and Pearson's interval of each step. It does not hold for two steps together, nor for one that
       was chosen because its risk is low: all steps of a curve lie in their intervals far less often than `level`.
-    - Simultaneous: all steps lie in it at once with probability at least `level`, so any of them may be chosen. At
-      most 64 steps have Clopper and Pearson's interval at 1 − (1 − level) / steps (Bonferroni): all steps if there are
-      no more (where the confidence has no other values, the band holds for the risk of new cases too), else some
-      even in the root of their coverage, chosen by it alone. From these follow the others: M(n), the sum of the
-      chances among the n answered, grows by 0 to 1 with every case, so that for a ≤ n ≤ b
+    - Simultaneous: all steps lie in it at once with probability at least `level`, so any of them may be chosen. At most
+      64 steps have Clopper and Pearson's interval at 1 − (1 − level) / steps (Bonferroni): all steps if there are no
+      more (where the confidence has no other values, the band holds for the risk of new cases too), else some even in
+      the root of their coverage, chosen by it alone. From these follow the others: M(n), the sum of the chances among
+      the n answered, grows by 0 to 1 with every case, so that for a ≤ n ≤ b
       max(M(a), M(b) − (b − n)) ≤ M(n) ≤ min(M(b), M(a) + (n − a)); the tightest over all chosen a and b is taken.
 
     Args:
-      curve: of `risk_coverage`. level: in (0, 1).
+      curve: of `risk_coverage`.
+      level: in (0, 1).
+      simultaneous: whether the band holds at all steps at once.
 
     Raises:
       ValueError: level outside (0, 1).
@@ -327,7 +349,11 @@ def _curve_places(n: NDArray[np.int64]) -> NDArray[np.int64]:
 class Difference(NamedTuple):
     """Difference of two signals on the same cases, first minus second, with its interval.
 
-    p_better: share of resamples in which the first has the lower value, ties half.
+    Attributes:
+      value: first minus second.
+      low: lower end of the interval.
+      high: upper end of the interval.
+      p_better: share of resamples in which the first has the lower value, ties half.
     """
 
     value: float
@@ -351,8 +377,12 @@ def aurc_difference(
     strictly increasing change of either confidence. Time and draws grow with resamples × distinct rows.
 
     Args:
-      correct: [Q], or [2, Q] where the answers of the two differ. first, second: confidences, [Q]; see `aurc`.
-      level: in (0, 1). resamples: at least 1.
+      correct: [Q], or [2, Q] where the answers of the two differ.
+      first: first confidence, [Q]; see `aurc`.
+      second: second confidence, [Q]; see `aurc`.
+      level: in (0, 1).
+      resamples: at least 1.
+      rng: generator of the resamples.
 
     Raises:
       ValueError: level or resamples out of range, or as for `aurc`.

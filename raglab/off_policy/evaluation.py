@@ -146,14 +146,23 @@ IntervalKind = Literal["delta", "bootstrap"]
 
 
 class OverlapWarning(UserWarning):
-    """A log says nothing about a target policy: the number stands there, and must not be used."""
+    """A log says nothing about a target policy: the number is in the table, and must not be used."""
 
 
 class Gain(NamedTuple):
-    """How much more the first policy would have earned than the second, on one log, a round.
+    """Difference of the rewards a round that two policies would have earned on one log.
 
-    value, low, high: first minus second, with its own interval. first, second: the two values. ess, max_weight: the
-    lesser ess and the larger weight of the two. status: the worse of the two. note: why.
+    Attributes:
+      estimator: name of the estimator.
+      value: first minus second.
+      low: lower end of its interval.
+      high: upper end of its interval.
+      first: value of the first policy.
+      second: value of the second policy.
+      ess: the smaller effective sample size of the two.
+      max_weight: the larger of the two largest weights.
+      status: the worse of the two.
+      note: reason for the status.
     """
 
     estimator: str
@@ -196,9 +205,9 @@ def estimate(
       only where the weight is at most `switch`.
 
     The reward model is q_<arm>, which must not have seen these rewards, or where the log has none the mean reward by
-    arm of the log (of an arm never logged, the log's mean), which the intervals account for. Of a learner's
-    log, where choices hung on earlier rewards, that mean and dm are too low; the others hold while there is a floor.
-    dm is never ok: it is weak where dr shows it to be within its own standard error, else none.
+    arm of the log (of an arm never logged, the log's mean), which the intervals account for. Of a learner's log, where
+    choices depend on earlier rewards, that mean and dm are too low; the others hold while there is a floor. dm is never
+    ok: it is weak where dr shows it to be within its own standard error, else none.
 
     A learner as target is the policy that in each round has learned from all earlier rounds of the log, whoever chose
     their arms; its value is the mean over the rounds. It is not what the learner would earn on arms of its own choice.
@@ -207,24 +216,31 @@ def estimate(
       log: columns action (0..A-1, or a name of `arms`), reward, propensity in (0, 1], optional q_<arm>.
       target: [T, A] or [A]; a frame's columns name the arms. Or a function, called once with the log, that returns
         such. Or a `Bandit`: its propensities, learned from the column reward; arms, or columns p_<arm>, name its arms.
+      estimators: names, of `ESTIMATORS`.
       seed: of replay's chance and of the bootstrap.
+      level: of the intervals, in (0, 1).
       interval: delta, a normal interval from the influence function; bootstrap, quantiles of `n_boot` resamples.
-      clip, switch: largest weights; the square root of T where None, so that the bias goes as logs grow.
+      clip: largest weight of clipped_ips; the square root of T where None, so that the bias vanishes as logs grow.
+      switch: largest weight of switch_dr; the square root of T where None.
       session: column or [T]; rounds of one session count together in the intervals.
-      mask: arms that were available, [A] or [T, A]. rules: where a status changes.
+      arms: names, in the order of the actions.
+      mask: arms that were available, [A] or [T, A].
+      n_boot: resamples of the bootstrap.
+      rules: bounds at which a status changes.
       reward: column that is estimated, or several of them, such as ("value", "cost"). None is `reward`; of a log with
-        costs (a column `cost` that is not 0) it is `value`, in the user's unit, and a warning says so.
+        costs (a column `cost` that is not 0) it is `value`, in the user's unit, with a warning.
       features: columns of the log that are the context of a linear learner as target.
 
-    Returns: frame of `COLUMNS`; with several outcomes a column `outcome` is the first. `attrs["notes"]` says of each
-      estimator why its status is not ok. ess and max_weight are those of the weights used; of dm, which uses none,
-      those of the log.
+    Returns:
+      Frame of `COLUMNS`; with several outcomes a column `outcome` is the first. `attrs["notes"]` gives for each
+        estimator the reason where its status is not ok. ess and max_weight are those of the weights used; of dm, which
+        uses none, those of the log.
 
     Raises:
       ValueError: the log, the target or an argument breaks its rule; or weights are asked of a deterministic log.
 
     Warns:
-      OverlapWarning: a status is none; of dm alone not where dr stands beside it.
+      OverlapWarning: a status is none; not for dm alone where dr is there too.
       UserWarning: no column is stated, and the log has costs.
 
     Source: Horvitz and Thompson 1952 (ips); Ionides 2008 (the square root of T); Swaminathan and Joachims 2015 (snips);
@@ -316,16 +332,31 @@ def difference(
 ) -> Gain:
     """First policy's value minus the second's on the same log; the interval is paired, round by round.
 
-    What both would have done alike cancels.
+    Rounds on which both policies act alike cancel.
 
     Args:
-      log, and all named arguments: as for `estimate`; `reward` is one column. first, second: targets.
+      log: as for `estimate`.
+      first: first target, as for `estimate`.
+      second: second target, as for `estimate`.
+      estimator: one of `ESTIMATORS`.
+      seed: as for `estimate`.
+      level: of the interval, in (0, 1).
+      interval: as for `estimate`.
+      clip: as for `estimate`.
+      switch: as for `estimate`.
+      session: as for `estimate`.
+      arms: as for `estimate`.
+      mask: as for `estimate`.
+      n_boot: as for `estimate`.
+      rules: as for `estimate`.
+      reward: one column; `reward` where not given.
+      features: as for `estimate`.
 
     Raises:
       ValueError: as for `estimate`.
 
     Warns:
-      OverlapWarning: of one of the two the log says nothing.
+      OverlapWarning: the log says nothing about one of the two.
 
     Example:
       >>> import pandas as pd
@@ -388,10 +419,17 @@ def overlap(
     rules: Rules | None = None,
     features: Sequence[str] = (),
 ) -> Overlap:
-    """How far a log can speak for a target at all, before any estimate.
+    """Overlap of a log with a target, before any estimate: how much the log can tell about it.
 
     Args:
-      log, target, session, arms, mask, rules, features: as for `estimate`. level: of the interval of the mean weight.
+      log: as for `estimate`.
+      target: as for `estimate`.
+      level: of the interval of the mean weight.
+      session: as for `estimate`.
+      arms: as for `estimate`.
+      mask: as for `estimate`.
+      rules: as for `estimate`.
+      features: as for `estimate`.
 
     Raises:
       ValueError: as for `estimate`.
@@ -428,9 +466,14 @@ def lower_bound(
     delta / their number. Rounds must be independent.
 
     Args:
-      log, target, arms, mask, features, reward (one column): as for `estimate`.
-      delta: in (0, 1).
-      clip: chosen before the log was seen.
+      log: as for `estimate`.
+      target: as for `estimate`.
+      delta: error of the bound, in (0, 1).
+      clip: largest weight, chosen before the log was seen.
+      arms: as for `estimate`.
+      mask: as for `estimate`.
+      reward: one column; `reward` where not given.
+      features: as for `estimate`.
 
     Raises:
       ValueError: as for `estimate`; a reward outside [0, 1].

@@ -30,13 +30,17 @@ ROUNDING = 1e-12  # of the rewards' size, that dr and dm may differ where their 
 
 
 class Rules(NamedTuple):
-    """Where a number becomes weak, and where it says nothing: (weak, none) each.
+    """Bounds at which a number becomes weak, and at which it says nothing: (weak, none) each.
 
-    ess: effective sample size below this. share: one round's share of all weight above this. drift: mean weight
-    further from 1 than this, beyond three standard errors. unsupported: target's share on arms never logged above
-    this. lead: one round's (session's) share of the variance above this. cut: share of the weight that clip or
-    switch took away above this. model: how far dr may be from dm, at the far end of a 95 % interval of their
-    difference, in standard errors of dm: above this (dm, which is weak at best).
+    Attributes:
+      ess: effective sample size below this.
+      share: one round's share of all weight above this.
+      drift: mean weight further from 1 than this, beyond three standard errors.
+      unsupported: target's share on arms never logged above this.
+      lead: one round's (session's) share of the variance above this.
+      cut: share of the weight that clip or switch removed above this.
+      model: distance of dr from dm, at the far end of a 95 % interval of their difference, in standard errors of dm:
+        above this (dm, which is weak at best).
     """
 
     ess: tuple[float, float] = (100.0, 10.0)
@@ -49,11 +53,18 @@ class Rules(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """What a log holds for a target, whatever the estimator.
+    """Overlap of a log with a target, for every estimator.
 
-    n: rounds. ess: (sum w)² / sum w², in rounds. max_weight, mean_weight: of the target's probability over the logged
-    one; the mean is 1 in a log that is right and wide enough, with its interval. unsupported: the target's share on
-    arms never logged. status: ok, weak or none. note: why.
+    Attributes:
+      n: rounds.
+      ess: (sum w)² / sum w², in rounds.
+      max_weight: largest ratio of the target's probability to the logged one.
+      mean_weight: mean of these ratios; 1 in a log that is right and wide enough.
+      mean_weight_low: lower end of the mean's interval.
+      mean_weight_high: upper end of the mean's interval.
+      unsupported: the target's share on arms never logged.
+      status: ok, weak or none.
+      note: reason for the status.
     """
 
     n: int

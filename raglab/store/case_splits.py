@@ -44,11 +44,12 @@ def split(
       tune: share of the cases that thresholds are tuned on, in [0, 1].
       certify: share of the cases that are certified on, in [0, 1].
       report: share of the cases that are reported on, in [0, 1].
-      seed: another one deals otherwise.
+      seed: another seed gives another division.
       near: Jaccard index of the words of two questions, in (0, 1], from which they are near-duplicates. Questions of
         one template, such as "how do I set …", need a higher one: else they all stay together.
 
-    Returns: the cases in their order.
+    Returns:
+      The cases in their order.
 
     Raises:
       TypeError: no sequence of cases.

@@ -28,7 +28,7 @@ _SHOWN_BITS = 1024
 
 
 class InputError(ValueError):
-    """A file, line or field breaks a rule; the message names place, rule, what came and the remedy."""
+    """A file, line or field breaks a rule; the message names place, rule, value and remedy."""
 
 
 class BlankError(InputError):

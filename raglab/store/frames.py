@@ -296,24 +296,24 @@ def trace_from_frame(
       `probability`, a reranker's, in [0, 1], which becomes `s_rerank`. Not stated, it must lie in [-1, 1] as a cosine
       does and is read as one, but a study and the cockpit then begin with an always-answer policy that gates it
       (`raglab.lab.starting_policy`), not with thresholds made for one encoder's cosines: TF-IDF scores are far lower.
-      `l2` and `cosine` follow from one another where one is not given (rule S1.1). Without both the gates l2, density,
-      gap and similarity are off for this trace, and without s_rerank and s_hybrid beside, confidence too; a warning
-      says so, and the gates on `signals` decide.
+      `l2` and `cosine` follow from one another where one is not given (rule S1.1). Without both the gates l2, density, gap
+      and similarity are off for this trace, and without s_rerank and s_hybrid also confidence; a warning names them,
+      and the gates on `signals` decide.
     - `label` (or `expect_status`): ok, refuse or ambiguous. Without the column the cases are decided and count in no
       rate.
     - `case_id`: of the question; without it each distinct query is a case: q1, q2, …
     - `text`, `source` (path of the document; without it each passage is a document of its own), `page` (from 1),
-      `page_label`, `domain`, `doc_type`, `product`, `vendor`, `version` (tags), `entities` (a list, or a text
-      with semicolons): of the passage, the same in each of its rows. Without `text` the keyword share is 0, a warning.
-    - `rank`: place in the final order, 0, 1, 2, … within a case; without it by descending `s_rerank`, hits without
-      one after those with one, then from the best to the worst `score`, ties in the order of the rows.
+      `page_label`, `domain`, `doc_type`, `product`, `vendor`, `version` (tags), `entities` (a list, or a text with
+      semicolons): of the passage, the same in each of its rows. Without `text` the keyword share is 0, a warning.
+    - `rank`: place in the final order, 0, 1, 2, … within a case; without it by descending `s_rerank`, hits without one
+      after those with one, then from the best to the worst `score`, ties in the order of the rows.
     - `s_rerank`, `s_raw` (its logit), `s_hybrid` (in [0, 1]): for the gate of confidence. With distances and without
       s_rerank and s_hybrid the confidence is 0: switch that gate off.
-    - `l2`, `cosine`: beside a score that is something else. `anchor_similarity`, `signature_similarity`: cosine of
-      the query with the passage's first 800 characters and with its rendered signature; missing never decides.
+    - `l2`, `cosine`: in addition to a score of another kind. `anchor_similarity`, `signature_similarity`: cosine of the
+      query with the passage's first 800 characters and with its rendered signature; missing never decides.
     - `arm`, `depth` (from 0): of several strategies and refinements; each case has rows in each of them.
     - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `source` or `source#page`, or one text with
-      semicolons between them; the end of a source that no other has, such as its file name, stands for it),
+      semicolons between them; the end of a source that no other has, such as its file name, replaces it),
       `min_sources`, `expect_option`, `answer`, `answers` (several gold answers: a list of texts, or what Hugging Face
       has, `{"text": [...]}`), `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows; splits
       are `tune`, `certify`, `report`, or names that `load_cases` reads as these.
@@ -322,16 +322,17 @@ def trace_from_frame(
 
     Args:
       frame: one row a hit.
-      score: what the column `score` holds; None where there is no such column.
+      score: kind of the column `score`; None where there is no such column.
       signals: further scores by name, which a policy gates as `signals.<name>`: {"column": its column, the name where
         not given; "higher": "surer" or "ask"; "unit": "probability" or other words; and, as `Trace.with_signal` takes
-        them, "stage", "missing", "source", "version"}. A case has the value of its first hit; of the stage "query"
-        the same value in each of its rows.
-      policy: whose patterns are measured at once (others later, on replay).
+        them, "stage", "missing", "source", "version"}. A case has the value of its first hit; of the stage "query" the
+        same value in each of its rows.
+      policy: the policy whose patterns are measured at once (others later, on replay).
       name: of the collection, of the arm where there is no such column, and of the frame in errors.
 
-    Returns: Q cases and C chunks in the order of their first rows; K hits, as many as the longest case has, by
-      (l2, chunk); measurements in float64 as given.
+    Returns:
+      Q cases and C chunks in the order of their first rows; K hits, as many as the longest case has, by (l2, chunk);
+        measurements in float64 as given.
 
     Raises:
       InputError: a column or cell breaks a rule; names row (from 0), column, rule and remedy.

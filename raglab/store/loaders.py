@@ -169,15 +169,15 @@ def load_corpus(
     Documents are cut along their structure into chunks that the encoder reads whole; see `raglab.store.chunking`. A
     document of BEIR, SQuAD or MT-RAG is one chunk where it fits. Rows of a table and lines of chunks stay as they are.
 
-    A folder with `documents/`: the documents in there; a warning counts texts beside it. A folder with `corpus.jsonl`:
+    A folder with `documents/`: the documents in there; a warning counts texts next to it. A folder with `corpus.jsonl`:
     that file. A folder with MT-RAG's `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown,
     HTML, text, PDF, CSV, PNG and JPEG files, and with the extra `documents` its .rst, .ipynb, .docx and .xlsx files, at
     any depth, in the order of their relative paths, which are their sources. Warnings name the kinds of files that are
     left out, and count documents without text, tables of labelled questions, lock files and links that lead nowhere;
     names with a leading dot are passed over. What cannot be read, a link among it, is left out, and one warning counts
     it and names each with its reason; where nothing can be read, that is an error. `tags.yaml` gives documents that
-    hold no tags themselves theirs (`raglab.store.tag_files`). A file: one document, JSON lines
-    (ours, BEIR's or MT-RAG's), or SQuAD's JSON. `FORMATS` lists them all.
+    hold no tags themselves theirs (`raglab.store.tag_files`). A file: one document, JSON lines (ours, BEIR's or
+    MT-RAG's), or SQuAD's JSON. `FORMATS` lists them all.
 
     A picture is one chunk. Its text is what is known of it in words: those of its file name, and the caption in
     `picture.png.txt` or else `picture.txt`, which then is no document of its own. Pages that were scanned must be given
@@ -212,8 +212,8 @@ def load_corpus(
         that name.
 
     Warns:
-      UserWarning: something of a folder is left out, or pages are not in the encoding that they state, or
-        files not in that of the caller.
+      UserWarning: something of a folder is left out, or pages are not in the encoding that they state, or files not in
+        that of the caller.
 
     Example:
       >>> import pandas as pd
@@ -295,6 +295,10 @@ def load_documents(
 @takes(corpus="corpus", path="path")
 def save_corpus(corpus: Corpus, path: str | Path) -> None:
     """Write a corpus as JSON lines, one chunk a line, whole or not at all; `load_corpus` gives an equal one.
+
+    Args:
+      corpus: to write.
+      path: of the file.
 
     Raises:
       InputError: a chunk would not load again, or the folder cannot be written.
@@ -552,12 +556,12 @@ def load_cases(
 
     A folder: `cases.jsonl` (ours), `queries.jsonl` with `qrels/` (BEIR), `data_full.json` (CLINC150), or
     `reference*.jsonl` (MT-RAG), whichever is there first. A file: JSON lines are MT-RAG by the keys of the first, else
-    ours; JSON is SQuAD 2.0 or CLINC150 by its keys. `FORMATS` lists them all; how the foreign sets are labelled and
-    split stands at the head of `raglab.store.benchmarks`. A DataFrame, a CSV or a TSV file: a row a case, with the
-    fields of `Case` as columns. Required are `query` (or `question`) and `expect_status` (or `label`); without `id`
-    they are q1, q2, …, unless the index is named `id`; any other column goes to `extra`, unless it looks like a field
-    that the table lacks. Several gold answers are `answers`: a list of texts, or Hugging Face's `{"text": [...]}`.
-    `raglab.store.case_frames` says how cells are read.
+    ours; JSON is SQuAD 2.0 or CLINC150 by its keys. `FORMATS` lists them all; `raglab.store.benchmarks` describes how
+    the foreign sets are labelled and split. A DataFrame, a CSV or a TSV file: a row a case, with the fields of `Case`
+    as columns. Required are `query` (or `question`) and `expect_status` (or `label`); without `id` they are q1, q2, …,
+    unless the index is named `id`; any other column goes to `extra`, unless it looks like a field that the table lacks.
+    Several gold answers are `answers`: a list of texts, or Hugging Face's `{"text": [...]}`. `raglab.store.case_frames`
+    describes how cells are read.
 
     Splits are `tune`, `certify` and `report`; `train`, `validation` or `dev`, and `test` are read as these.
 
@@ -642,7 +646,11 @@ def _cases_of(place: Path, limits: Limits) -> tuple[PlacedCases, bool]:
 def save_cases(cases: Iterable[Case], path: str | Path) -> None:
     """Write cases as JSON lines, whole or not at all; `load_cases` gives equal ones.
 
-    Fields at their defaults are left out; `extra` is written beside the fields.
+    Fields at their defaults are left out; the keys of `extra` are written as further fields.
+
+    Args:
+      cases: to write.
+      path: of the file.
 
     Raises:
       InputError: a case would not load again, or the folder cannot be written.

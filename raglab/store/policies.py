@@ -19,7 +19,7 @@ MAX_POLICY_BYTES = 2**20
 
 
 class Policy(policy.PolicyData):
-    """A policy with its door to the disk: `load`, `save`. Everything else is `raglab.policy.PolicyData`."""
+    """A policy with the methods `load` and `save`. Everything else is `raglab.policy.PolicyData`."""
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Self:
@@ -46,6 +46,9 @@ class Policy(policy.PolicyData):
 
     def save(self, path: str | Path) -> None:
         """Write every value as YAML, whole or not at all, under a comment that names the policy_id.
+
+        Args:
+          path: of the YAML file.
 
         Raises:
           InputError: the folder cannot be written.

@@ -55,11 +55,11 @@ def score_table(
 ) -> dict[str, pd.Series[float]]:
     """Scores of a finished evaluation, one Series a metric, for `Trace.with_signal`.
 
-    A row belongs to the case whose id stands in its column `case_id` (MLflow also `client_request_id`, DeepEval the
-    test case's `name`), else to the one case that asks its question. Verdicts in words count as 1 and 0: yes and no,
-    true and false, pass and fail; unknown, an error, an empty cell and `nan` are missing. Columns of other texts, and
-    metrics without any score, are left out; a warning names the latter, and columns that have numbers beside texts.
-    A CSV or TSV file is read as `raglab.store.csv_tables` says; an index named as one of these columns is one.
+    A row belongs to the case whose id is in its column `case_id` (MLflow also `client_request_id`, DeepEval the test
+    case's `name`), else to the one case that asks its question. Verdicts in words count as 1 and 0: yes and no, true
+    and false, pass and fail; unknown, an error, an empty cell and `nan` are missing. Columns of other texts, and
+    metrics without any score, are left out; a warning names the latter, and columns that have both numbers and texts. A
+    CSV or TSV file is read as `raglab.store.csv_tables` describes; an index named as one of these columns is one.
 
     - MLflow: `result_df` of `mlflow.genai.evaluate`, a frame of `mlflow.search_traces`, or `eval_results_table` of
       `mlflow.evaluate`, as a frame or as its file; `faithfulness/v1/score` is named faithfulness.
@@ -67,10 +67,13 @@ def score_table(
     - DeepEval: the JSON file of a test run, or `result.model_dump()`.
 
     Args:
-      source: a path, a DataFrame, or a mapping as a JSON file would hold it. tool: None tells it by the columns.
+      trace: the trace whose cases get the scores.
+      source: a path, a DataFrame, or a mapping as a JSON file would hold it.
+      tool: name of the tool; None recognises it by the columns.
 
-    Returns: by signal name, values by case id in the trace's order, NaN for a case without a row. Metrics are named in
-      small letters, digits and underscores; one that is the name of a built-in signal has the tool's name before it.
+    Returns:
+      By signal name, values by case id in the trace's order, NaN for a case without a row. Metrics are named in small
+        letters, digits and underscores; one that is the name of a built-in signal has the tool's name before it.
 
     Raises:
       InputError: it is none of these tables; a row fits no case or several, or two rows one case; names the rows.

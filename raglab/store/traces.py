@@ -31,7 +31,7 @@ MANIFEST = "manifest.json"  # in a folder of shards
 
 
 class Trace(values.TraceData):
-    """A trace with its door to the disk, `save` and `load`, and its parts, `subset` and `split`.
+    """A trace with the methods `save` and `load`, and its parts, `subset` and `split`.
 
     Everything else is `raglab.values.TraceData`.
     """
@@ -40,6 +40,9 @@ class Trace(values.TraceData):
 
     def save(self, path: str | Path) -> None:
         """Write the trace as one Parquet file, whole or not at all; the same trace gives the same bytes.
+
+        Args:
+          path: of the Parquet file.
 
         Raises:
           InputError: no case, a case or a measurement that would not load again, text that is not Unicode, or a folder
@@ -57,7 +60,8 @@ class Trace(values.TraceData):
           cases_hash: of the cases it must have been made of; of any where None.
 
         Raises:
-          TraceError: truncated, altered, of another schema, or made of something else; says how to build it.
+          TraceError: truncated, altered, of another schema, or made of something else; the message names the way to
+            build it.
         """
         trace = load(Path(path))
         for name, wanted in (("corpus_hash", corpus_hash), ("cases_hash", cases_hash)):
@@ -75,6 +79,9 @@ class Trace(values.TraceData):
     def open(cls, path: str | Path) -> Any:  # noqa: ANN401 - a `raglab.ShardedTrace` of this class
         """Trace of a folder of shards, or of one file, loaded a shard at a time; see `raglab.io.save_shards`.
 
+        Args:
+          path: of the folder or file.
+
         Raises:
           MissingExtensionError: the room `scale` is not installed.
         """
@@ -83,6 +90,9 @@ class Trace(values.TraceData):
     @staticmethod
     def cases_of(path: str | Path) -> tuple[Case, ...]:
         """Cases of a file, without its hits.
+
+        Args:
+          path: of the file.
 
         Raises:
           TraceError: no whole file of a trace.
@@ -93,6 +103,9 @@ class Trace(values.TraceData):
         """Trace of some cases only, in the order given; chunks and measurements stay as they are.
 
         Its fingerprint and `cases_hash` are its own, so that it is never taken for the whole.
+
+        Args:
+          rows: positions of the cases, from 0.
 
         Raises:
           ValueError: rows must be positions of cases.
@@ -134,20 +147,21 @@ class Trace(values.TraceData):
         source: str = "",
         version: str = "",
     ) -> Self:
-        """Trace with a signal of your own: a number a case that gates, studies and certificates read as any other.
+        """Trace with a signal of the user: a number a case that gates, studies and certificates read as any other.
 
-        It is stored with the trace and hashed into its fingerprint; one of the same name is replaced.
+        It is stored with the trace and hashed into its fingerprint; it replaces one of the same name.
 
         Args:
           name: a small letter, then small letters, digits and underscores; a policy gates it as `signals.<name>`.
           values: [Q], [Q, A] or [Q, A, D]; a Series indexed by case id, where a case that it lacks has none; or the
             path of a Parquet or CSV file with columns `case_id` and the name, or `value`. NaN where there is none.
-          higher: what more of it speaks for: `surer` for an answer, `ask` for asking back.
+          higher: `surer` where more of it speaks for an answer, `ask` where it speaks for asking back.
           unit: one of `raglab.signals.UNITS`, such as `probability`, or any words.
-          stage: what must be there before it is measured, `query`, `hits` or `answer`; without hits only what the
-            query tells counts.
+          stage: the stage after which it is measured, `query`, `hits` or `answer`; a case without hits has only signals
+            of the stage `query`.
           missing: whether a case without it `fires` its gate or `passes`.
-          source, version: what made it.
+          source: its origin, in words.
+          version: of its origin.
 
         Raises:
           ValueError: a name or declaration that is none.
@@ -175,7 +189,9 @@ class Trace(values.TraceData):
         """A signal that the trace holds as a column, a value a case, indexed by case id.
 
         Args:
-          arm: the first where not given. depth: of refinement, 0 the first search.
+          name: of the signal.
+          arm: the first where not given.
+          depth: of refinement, 0 the first search.
 
         Raises:
           ValueError: the trace holds none of that name.
@@ -198,6 +214,7 @@ class Trace(values.TraceData):
         the headings above the passage; `text`.
 
         Args:
+          case_id: of the case.
           arm: the first where not given.
 
         Raises:
@@ -233,9 +250,12 @@ class Trace(values.TraceData):
 
         Hits of a narrower trace are padded; latencies stay where all have those of the same stages.
 
+        Args:
+          *traces: built apart, of the same corpus.
+
         Raises:
           InputError: traces of another corpus, other arms, depths, models, patterns, signals or declarations, or a case
-            twice; says what differs.
+            twice; the message names the difference.
 
         Source: rules S1.3, S2.15.
         """
@@ -246,6 +266,9 @@ class Trace(values.TraceData):
 
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report.
+
+        Args:
+          name: `tune`, `certify` or `report`.
 
         Raises:
           ValueError: no case is of that split.

@@ -28,14 +28,15 @@ def cockpit(
     """Move every threshold of a policy by hand, and see at once what each move does, exactly.
 
     The last expression of a cell shows it: gates with sliders over their exact breakpoints, rates with exact intervals
-    beside those of the baseline, the cases that changed, a cost to edit. Of a trace with splits it shows `tune`; the
-    split `report` stays sealed, and each look at it is counted (`looks`).
+    and those of the baseline, the cases that changed, a cost to edit. Of a trace with splits it shows `tune`; the split
+    `report` stays sealed, and each look at it is counted (`looks`).
 
     Args:
       trace: cases without a label are left out where others have one; where none has, decisions are shown and no rates.
-      policy: where it begins; `starting_policy` of the trace where not given. compare: the baseline; `policy` where not
-        given.
-      goal: costs and targets. arm: of the trace; its first where not given.
+      policy: where the sliders start; `starting_policy` of the trace where not given.
+      compare: the baseline; `policy` where not given.
+      goal: costs and targets.
+      arm: of the trace; its first where not given.
 
     Raises:
       ValueError: a trace without cases, an arm that it has not, or a policy that needs a signal that it lacks.
@@ -61,11 +62,15 @@ class Cockpit(CockpitState):
         return CockpitWidget(self)
 
     def freeze(self, path: str | Path) -> Path:
-        """Write the cockpit as one HTML file that works without a kernel or a network, and a PNG beside it.
+        """Write the cockpit as one HTML file that works without a kernel or a network, and a PNG next to it.
 
         Its sliders move over the exact steps around this policy, one threshold at a time.
 
-        Returns: path of the HTML file; the PNG has the same name.
+        Args:
+          path: of the HTML file.
+
+        Returns:
+          Path of the HTML file; the PNG has the same name.
         """
         return freeze(self, Path(path))
 

@@ -83,10 +83,23 @@ def guarded(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P
 class CockpitState:
     """A policy over a trace, moved by hand; `raglab.cockpit` shows it.
 
-    Threads may share it: one lock guards its state, and a search runs beside it. trace: the cases shown. goal: costs
-    and targets as they stand. baseline: what is compared with. notes: what a reader must know of the cases. looks:
-    looks at the sealed split, oldest first. filter: which cases are listed. trials: coverage and expected cost of what
-    searches for this goal tried, [T, 2].
+    Threads may share it: one lock guards its state, and a search runs in another thread.
+
+    Args:
+      trace: in memory; the cases of its split `tune` are shown, where it has splits.
+      policy: where the sliders start; `starting_policy` of the trace where not given.
+      compare: the baseline; `policy` where not given.
+      goal: costs and targets.
+      arm: of the trace; the first where not given.
+
+    Attributes:
+      trace: the cases that are shown.
+      goal: costs and targets as they are now.
+      baseline: policy that the current one is compared with.
+      notes: what a reader must know about the cases.
+      looks: at the sealed split, the oldest first.
+      filter: of the cases that are listed.
+      trials: coverage and expected cost of the trials of all searches for this goal, [T, 2].
     """
 
     def __init__(
@@ -230,7 +243,11 @@ class CockpitState:
 
     @guarded
     def set(self, path: str, value: Any) -> Self:  # noqa: ANN401 - values of any field
-        """Set a threshold or a switch to a value, exactly; of what can be undone it is one move.
+        """Set a threshold or a switch to a value, exactly; it is one move for `undo`.
+
+        Args:
+          path: of the threshold or switch, `section.key`.
+          value: that it gets.
 
         Raises:
           ValueError: an unknown path, a value out of range, or a path that is locked.
@@ -252,7 +269,12 @@ class CockpitState:
 
     @guarded
     def drop(self, path: str, step: int) -> Self:
-        """Set a threshold to the middle of one of its exact steps, as the release of its slider does."""
+        """Set a threshold to the middle of one of its exact steps, as the release of its slider does.
+
+        Args:
+          path: of the threshold.
+          step: number of the step, from 0.
+        """
         axis = self.axis(path)
         value = float(axis.value[min(max(step, 0), len(axis.value) - 1)])
         swept = next(threshold for threshold in views.swept_rows(self.here) if threshold.path == path)
@@ -281,6 +303,10 @@ class CockpitState:
     def lock(self, path: str, on: bool = True) -> Self:  # noqa: FBT001 - a switch
         """Keep a threshold, or all of a gate by its section, from moving by hand and from being searched.
 
+        Args:
+          path: of the threshold, or the section of a gate.
+          on: False unlocks it.
+
         Raises:
           ValueError: an unknown path.
         """
@@ -290,7 +316,12 @@ class CockpitState:
 
     @guarded
     def set_cost(self, label: str, outcome: str, cost: float) -> Self:
-        """Set the cost of an outcome for a label; a running search ends, since its goal is no more.
+        """Set the cost of an outcome for a label; a running search ends, since its goal has changed.
+
+        Args:
+          label: of the case.
+          outcome: of its decision, see `metrics.cost_matrix`.
+          cost: at least 0.
 
         Raises:
           ValueError: an unknown label or outcome, or a cost that is negative or not finite.
@@ -305,7 +336,10 @@ class CockpitState:
 
     @guarded
     def axis(self, path: str) -> Axis:
-        """Exact steps of a threshold, all else as the policy has it.
+        """Exact steps of a threshold, with all others as in the policy.
+
+        Args:
+          path: of the threshold.
 
         Raises:
           ValueError: the path cannot be swept.
@@ -348,21 +382,26 @@ class CockpitState:
 
     @guarded
     def save(self, path: str | Path) -> Path:
-        """Write the policy as YAML; `Policy.load` of it gives an equal one."""
+        """Write the policy as YAML; `Policy.load` of it gives an equal one.
+
+        Args:
+          path: of the file.
+        """
         self.policy.save(path)
         return Path(path)
 
     def tune(self, *, trials: int = 1000, seed: int = 0, on_batch: OnBatch | None = None) -> Self:
-        """Search what is not locked for the least expected cost, and take what was found: one move.
+        """Search what is not locked for the least expected cost, and take the best policy as one move.
 
         The search sees the very cases that are shown, so its rates flatter; `raglab.tune` chooses by cross-validation
-        and judges on others. It is of the costs that it began with: it ends without a result where another thread
+        and judges on others. It uses the costs that it began with: it ends without a result where another thread
         changes them, or begins another search.
 
         Args:
-          trials: configurations tried before the exact line search. on_batch: takes coverage and expected cost of the
-            trials of a batch, [B, 2], under the lock of the cockpit; where it gives False the search ends with what it
-            has.
+          trials: configurations tried before the exact line search.
+          seed: of the search.
+          on_batch: function of coverage and expected cost of the trials of a batch, [B, 2], called under the lock of
+            the cockpit; where it returns False the search ends with its best policy so far.
 
         Raises:
           ValueError: everything is locked, no case has a label, or the policy decides by expected cost.
@@ -386,7 +425,14 @@ class CockpitState:
     def run_search(
         self, job: SearchJob, *, trials: int, seed: int = 0, on_batch: OnBatch | None = None
     ) -> Policy | None:
-        """The policy that a search found, which is taken as one move; None where its goal was given up; see `tune`."""
+        """Best policy of a search, which is taken as one move; None where its goal was given up; see `tune`.
+
+        Args:
+          job: the search that runs.
+          trials: configurations tried before the exact line search.
+          seed: of the search.
+          on_batch: as for `tune`.
+        """
         try:
             policies = tried_policies(job, self._keep_trials(job, on_batch), trials=trials, seed=seed)
             if self._search is not job:

@@ -141,10 +141,16 @@ class EvidenceReader:
 class LearnedSignal:
     """A signal learned from labels; see `learn_signal`.
 
-    name: of the signal. target: what it tells, of `TARGETS`. encoder: identifier of the one whose tokens it reads.
-    model: fitted on all cases. fold_models: fitted without one fold each. fold_of: digest of each question that was
-    fitted on -> its fold. report: cross-fitted, of the cases that were fitted on. loaded: the encoder, where it is at
-    hand. cache: of embeddings.
+    Attributes:
+      name: of the signal.
+      target: distinction that it learns, of `TARGETS`.
+      encoder: identifier of the encoder whose tokens it reads.
+      model: fitted on all cases.
+      fold_models: one a fold, fitted without that fold.
+      fold_of: digest of each question that was fitted on -> its fold.
+      report: cross-fitted, of the cases that were fitted on.
+      loaded: the encoder, where it is loaded.
+      cache: of embeddings.
     """
 
     name: str
@@ -197,7 +203,10 @@ class LearnedSignal:
     def values(self, rows: pd.DataFrame) -> list[float]:
         """Probability of each row, NaN where there is no word to compare; rows as `signal_function` needs them.
 
-        A question that was fitted on has that of the model of its fold, also live.
+        A question of the fit gets the probability of its fold's model, also live.
+
+        Args:
+          rows: with the columns that `signal_function` names.
         """
         x = self.reader.features(rows)
         fold = np.array([self.fold_of.get(query_key(query), -1) for query in rows["query"]], dtype=np.int64)
@@ -218,23 +227,33 @@ class LearnedSignal:
         """Trace with the column; see `raglab.add_signals`.
 
         Args:
+          trace: with the texts of its hits.
           cache: file of finished values.
         """
         check_in_memory(trace, "a learned signal")
         return add_signals(trace, self.signal_function(), cache=cache)
 
     def column(self, trace: Trace, *, cache: str | Path | None = None) -> pd.Series[float]:
-        """The signal of a trace's cases, first arm and search, by case id."""
+        """The signal of a trace's cases, first arm and search, by case id.
+
+        Args:
+          trace: with the texts of its hits.
+          cache: file of finished values.
+        """
         return self.with_signal(trace, cache=cache).signal(self.name)
 
     def judge(
         self, trace: Trace, *, policy: Policy | None = None, arm: str | None = None, cache: str | Path | None = None,
         level: float = 0.95,
     ) -> SignalReport:  # fmt: skip
-        """How well it tells the target apart on a labelled trace, of another domain maybe.
+        """Judgement of the signal on a labelled trace, which may be of another domain.
 
         Args:
-          policy, arm: as for `learn_signal`. cache: file of finished values. level: of the interval.
+          trace: labelled, with the texts of its hits.
+          policy: as for `learn_signal`.
+          arm: as for `learn_signal`.
+          cache: file of finished values.
+          level: of the interval.
         """
         check_in_memory(trace, "a learned signal")
         rows, y = labelled_rows(trace, self.target, policy, arm)
@@ -242,7 +261,11 @@ class LearnedSignal:
         return signal_report(y, np.asarray(values, dtype=np.float64)[rows], level)
 
     def save(self, path: str | Path) -> None:
-        """Write the signal as one JSON file, whole or not at all; the same signal gives the same bytes."""
+        """Write the signal as one JSON file, whole or not at all; the same signal gives the same bytes.
+
+        Args:
+          path: of the JSON file.
+        """
         write_text(canonical_json(self.record) + "\n", Path(path))
 
     @classmethod
@@ -256,7 +279,8 @@ class LearnedSignal:
         """Read a signal.
 
         Args:
-          path: of the file. encoder: where the encoder lies, if it is no bundled one nor in the local model cache.
+          path: of the JSON file.
+          encoder: where the encoder lies, if it is neither a bundled one nor in the local model cache.
           cache: of embeddings.
 
         Raises:
@@ -498,18 +522,25 @@ def fit_signal(
     seed: int = 0,
     cache: EmbeddingCache | Literal["default"] | None = "default",
 ) -> LearnedSignal:
-    """Signal that tells the cases to answer from the others, learned on split `tune` where there is one, else on all.
+    """Signal that separates the cases to answer from the others.
 
-    Everything is cross-fitted, the choice of the recipe too: for each fold a recipe is chosen by cross-validated
-    log-loss among the other folds, and fitted on them. The model for all other questions is made alike from all cases.
+    It is learned on split `tune` where there is one, else on all cases. Everything is cross-fitted, the choice of the
+    recipe too: for each fold a recipe is chosen by cross-validated log-loss among the other folds, and fitted on them.
+    The model for all other questions is made in the same way from all cases.
 
     Args:
+      trace: labelled, in memory, with the texts of its hits.
+      name: of the signal.
       target: `answerable` (ok against refuse, by label) or `right` (answered right against all others).
-      policy: says which hits are chosen, for the target `right`; the published one. arm: whose hits are learned from.
-      groups: what keeps cases in one fold: a key of `Case.extra`, or one value a case; by default the article, document
-        or conversation that a case names. Cases of the same question are always together.
-      recipes: to choose from, the simpler first. encoder: where the trace's encoder lies, if it is no bundled one nor
-        in the local model cache. folds: at least 2. seed: of the folds. cache: of embeddings.
+      policy: the policy that chooses the hits, for the target `right`; the published one where not given.
+      arm: the arm of the hits that it learns from.
+      groups: key that keeps cases in one fold: a key of `Case.extra`, or one value a case; by default the article,
+        document or conversation that a case names. Cases of the same question are always together.
+      recipes: to choose from, the simpler first.
+      encoder: where the trace's encoder lies, if it is neither a bundled one nor in the local model cache.
+      folds: at least 2.
+      seed: of the folds.
+      cache: of embeddings.
 
     Raises:
       ValueError: fewer than 10 cases to answer or 10 others, or fewer than two groups of them.

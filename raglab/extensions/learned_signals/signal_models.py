@@ -48,7 +48,9 @@ def reader(model: str | Reader, *, name: str = "reader", n_hits: int = N_HITS) -
     """Probability that one of the hits answers the question, by an extractive reader: 1 - p(no answer) of the best.
 
     Args:
-      model: loaded by `load_reader`, or its name or folder. name: of the signal. n_hits: that are read.
+      model: loaded by `load_reader`, or its name or folder.
+      name: of the signal.
+      n_hits: hits that are read.
 
     Source: Rajpurkar et al. 2018 (SQuAD 2.0).
     """
@@ -63,13 +65,16 @@ def reader(model: str | Reader, *, name: str = "reader", n_hits: int = N_HITS) -
 
 
 def spans(model: str | Reader, questions: Iterable[str], passages: Iterable[Sequence[str]]) -> pd.DataFrame:
-    """What a reader takes from the passages of each question: the span of the passage that answers it best.
+    """Answer of a reader to each question: the span of the passage that answers it best.
 
     Args:
-      model: as for `reader`. questions, passages: of each case, its question and texts.
+      model: as for `reader`.
+      questions: of the cases, [Q].
+      passages: texts of each case, [Q].
 
-    Returns: one row a question: `span` (a text), `passage` (its position, -1 without passages), `probability` that it
-      answers, NaN without passages.
+    Returns:
+      One row a question: `span` (a text), `passage` (its position, -1 without passages), `probability` that it answers,
+        NaN without passages.
     """
     import pandas as pd
 
@@ -90,7 +95,9 @@ def nli(model: str | Nli, *, name: str = "nli", n_hits: int = N_HITS) -> SignalF
     A claim is held against the runs of three sentences of every hit, of which the best counts.
 
     Args:
-      model: loaded by `raglab.models.load_nli`, or its name or folder. name: of the signal. n_hits: that are read.
+      model: loaded by `raglab.models.load_nli`, or its name or folder.
+      name: of the signal.
+      n_hits: hits that are read.
 
     Source: rule S2.11.
     """
@@ -115,9 +122,12 @@ def sufficient(
     """Probability that the hits suffice to answer the question, by a classifier over (question, passages).
 
     Args:
-      model: loaded by `load_classifier`, or its name or folder. label: of the model, that means yes; a
-        loaded one has it. passages: `all` as one text, which a model cuts off at its own length; or `each` by itself,
-        of which the best counts. name: of the signal. n_hits: that are read.
+      model: loaded by `load_classifier`, or its name or folder.
+      label: of the model, that means yes; a loaded model has it.
+      passages: `all` as one text, which a model cuts off at its maximum length; or `each` by itself, of which the best
+        counts.
+      name: of the signal.
+      n_hits: hits that are read.
 
     Source: Joren et al. 2025, sufficient context.
     """
@@ -135,7 +145,11 @@ def grounded(
     """Probability that the hits support the recorded answer, by a classifier over (passages, answer).
 
     Args:
-      model, label, passages, name, n_hits: as for `sufficient`.
+      model: as for `sufficient`.
+      label: as for `sufficient`.
+      passages: as for `sufficient`.
+      name: of the signal.
+      n_hits: hits that are read.
     """
     return _classified("answer.text", model, label, passages, name, n_hits)
 
@@ -177,22 +191,22 @@ def judge(
 ) -> SignalFunction:
     """Score in [0, 1] by a language model, which grades by a rubric in words.
 
-    The reply must be exactly `{"score": x}`; another one is asked for once more. Then the case is missing, which
+    The reply must be exactly `{"score": x}`; another reply is requested once more. Then the case is missing, which
     `fn.counts` counts by reason. A wrong key, model or address, and a model that fails for five cases in a row, are an
-    error. A run that was stopped, or whose budget is spent, goes on with the same cache, and asks only for the cases
+    error. A run that was stopped, or whose budget is spent, continues with the same cache, and requests only the cases
     that have no score. `yes_no` separated answerable questions better than a number in words wherever both were
     measured.
 
     Args:
       client: `raglab.OpenAIClient` or `raglab.LocalModel`.
-      rubric: `sufficient` (do the passages suffice for an answer), `grounded` (do they bear out the recorded answer),
-        or a text of one's own, which says what 0 and 1 mean.
+      rubric: `sufficient` (do the passages suffice for an answer), `grounded` (do they support the recorded answer), or
+        a text of the user, which defines 0 and 1.
       answer: whether the answer is shown; None for `grounded` alone.
       budget: of calls, tokens, seconds and money.
-      prompt: what stands before the rubric.
+      prompt: text before the rubric.
       name: of the signal.
       n_hits: passages that are shown.
-      at_once: requests at a time, so many of which may be asked again after a kill.
+      at_once: requests at a time; so many may be requested again after a kill.
       max_prompt_tokens: of the whole prompt, as they are estimated; passages are shortened by rule.
 
     Raises:
@@ -229,10 +243,16 @@ def yes_no(
     (`raglab.lab.calibrate_signal`) or tune its threshold.
 
     Args:
-      client, budget, prompt, name, n_hits, at_once, max_prompt_tokens: as of `judge`; the backend must give
-        log-probabilities, of a server with alternatives, else the first case is a ValueError.
+      client: as for `judge`; the backend must give log-probabilities, and a server alternatives too, else the first
+        case is a ValueError.
       question: about the case, that the model answers with yes or no.
       answer: whether the recorded answer is shown.
+      budget: as for `judge`.
+      prompt: as for `judge`.
+      name: of the signal.
+      n_hits: as for `judge`.
+      at_once: as for `judge`.
+      max_prompt_tokens: as for `judge`.
 
     Raises:
       ValueError: the question is empty.
@@ -249,8 +269,10 @@ def is_true(client: ModelClient, *, question: str = IS_RIGHT, name: str = "is_tr
     """P(True) of the recorded answer: P(yes) that it is right, by the passages.
 
     Args:
-      client, question, name: as of `yes_no`.
-      settings: further arguments of `yes_no`.
+      client: as for `yes_no`.
+      question: as for `yes_no`.
+      name: of the signal.
+      **settings: further arguments of `yes_no`.
 
     Source: Kadavath et al. 2022.
     """
@@ -268,16 +290,22 @@ def logprob(
     at_once: int = 1,
     max_prompt_tokens: int = MOST_TOKENS,
 ) -> SignalFunction:
-    """How probable a language model finds the tokens of the recorded answer, in [0, 1].
+    """Probability of the tokens of the recorded answer under a language model, in [0, 1].
 
-    The model reads passages, question and answer, and writes nothing: `raglab.LocalModel` in its own chat template, a
-    server only where it echoes a prompt with each log-probability at its own token. What the generator that wrote the
-    answer says of its own tokens stands in `answer.confidence` already.
+    The model reads passages, question and answer, and writes nothing: `raglab.LocalModel` in its chat template, a
+    server only where it echoes a prompt with each log-probability at its own token. The confidence of the generator
+    that wrote the answer is `answer.confidence` already.
 
     Args:
-      client, budget, prompt, name, n_hits, at_once, max_prompt_tokens: as of `judge`.
+      client: as for `judge`; it must score a given text.
+      budget: as for `judge`.
+      prompt: as for `judge`.
       statistic: `mean`, the geometric mean of their probabilities; `least`, that of the least probable token, which one
         wrong number makes small; `first`, that of the first token.
+      name: of the signal.
+      n_hits: as for `judge`.
+      at_once: as for `judge`.
+      max_prompt_tokens: as for `judge`.
 
     Raises:
       ValueError: another statistic.

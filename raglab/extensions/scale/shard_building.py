@@ -75,8 +75,8 @@ def build_shards(
 ) -> ShardedTrace[Trace]:
     """Retrieve once for every case, as `build_trace` does, into a folder of shards, one of which is in memory.
 
-    Killed and started again, the work goes on at the shard, and the batch in it, where it stopped; the models are
-    loaded where a shard lacks. A folder of just these shards is opened instead of built.
+    A run that was killed continues at the shard, and the batch in it, where it stopped; the models are loaded only
+    where a shard is missing. A folder of just these shards is opened instead of built.
 
     Inside `raglab.lab.parallel_workers` shards are built by the workers, to the same bytes for any kind and number:
     threads share the models and the index; each process loads them once, reads corpus, cases and embeddings from
@@ -84,16 +84,19 @@ def build_shards(
     worker is built again from its finished batches.
 
     Args:
-      out: folder of the shards; a trace that stands there is replaced once all of them are written.
-      shard: cases of a shard, the last one of fewer.
+      corpus: chunks that are searched.
+      cases: questions.
+      out: folder of the shards; an older trace in it is replaced once all shards are written.
+      shard: cases of a shard; the last one may have fewer.
+      policy: as in `build_trace`.
       cache: of embeddings, which the workers of a cluster must reach under the same path; without one, and instead of
-        the user's own for a cluster, they are handed over in `out`, until the trace stands.
-      policy, building: as in `build_trace`, of which these are `batch_size`, `command`, `rewriter`, `download` and
-        fields of `RetrievalSettings`.
+        the user's for a cluster, they are handed over in `out` until the trace is complete.
+      **building: as in `build_trace`: `batch_size`, `command`, `rewriter`, `download` and fields of
+        `RetrievalSettings`.
 
     Raises:
       ValueError: as in `build_trace`, or shard below 1.
-      InputError: a folder `build.parts` stands in `out` that no build wrote.
+      InputError: `out` holds a folder `build.parts` that no build wrote.
 
     Source: rules S1.5, S2.9.
     """

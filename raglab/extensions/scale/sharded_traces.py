@@ -242,8 +242,13 @@ class ShardedCases(Sequence[Case]):
 class ShardedTrace(Generic[Stored]):
     """A trace in parts that are loaded one at a time: a `StudyTrace`, which replays and studies take as a trace.
 
-    parts: references to its shards. shared: arms, depths, models and parameters, alike in all. place: folder or file;
-    None where cases or signals were changed since. version: of the folder. kind: what a shard is loaded as.
+    Attributes:
+      parts: references to its shards.
+      shared: arms, depths, models and parameters, the same in all.
+      fingerprint: of the whole trace.
+      kind: type that a shard is loaded as.
+      place: folder or file; None where cases or signals were changed since.
+      version: of the folder.
     """
 
     parts: tuple[Shard, ...]
@@ -318,9 +323,13 @@ class ShardedTrace(Generic[Stored]):
 
     @contextmanager
     def measured_once(self, policy: PolicyData, arm: str | None) -> Iterator[Self]:
-        """The same trace, whose evidence under the structure of a policy stands on disk while the block lasts.
+        """The same trace; its evidence under the structure of a policy is on disk inside the block.
 
         Policies of another structure are measured where they are replayed.
+
+        Args:
+          policy: the policy whose structure is measured.
+          arm: of the trace; the first where not given.
 
         Raises:
           ValueError: as `measured_parts`.
@@ -336,6 +345,9 @@ class ShardedTrace(Generic[Stored]):
 
     def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
         """Trace of some cases only, by position among those of all shards, in their order.
+
+        Args:
+          rows: positions among the cases of all shards, ascending.
 
         Raises:
           ValueError: rows must be positions of cases, at least one, and go from shard to shard.
@@ -362,6 +374,9 @@ class ShardedTrace(Generic[Stored]):
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report; shards that hold none of them are never read.
 
+        Args:
+          name: `tune`, `certify` or `report`.
+
         Raises:
           ValueError: no case is of that split.
         """
@@ -382,6 +397,10 @@ class ShardedTrace(Generic[Stored]):
     def hits_of(self, case_id: str, arm: str | None = None) -> pd.DataFrame:
         """Hits of one case, whose shard alone is loaded; as `Trace.hits_of`.
 
+        Args:
+          case_id: of the case.
+          arm: of the trace; the first where not given.
+
         Raises:
           KeyError: the trace holds no such case.
           ValueError: no such arm.
@@ -394,8 +413,10 @@ class ShardedTrace(Generic[Stored]):
         """Trace with a signal of your own, held whole and given to each shard when it is loaded.
 
         Args:
+          name: a small letter, then small letters, digits and underscores.
           values: [Q], [Q, A] or [Q, A, D] in the order of the shards' cases; a Series by case id, or the path of a
-            file, for which the cases of all shards are read once. declared, and all else: as in `Trace.with_signal`.
+            file, for which the cases of all shards are read once.
+          **declared: further arguments of `Trace.with_signal`.
 
         Raises:
           ValueError: a name or declaration that is none.
@@ -423,6 +444,9 @@ class ShardedTrace(Generic[Stored]):
     def merge(self, *traces: ShardedTrace[Stored]) -> Self:
         """Trace of the shards of this one, then of the others, which were built apart.
 
+        Args:
+          *traces: built apart, of the same corpus.
+
         Raises:
           InputError: a trace in memory, which has no file to be read from, traces of another corpus, other arms,
             models, patterns or signals, or a case twice.
@@ -441,17 +465,23 @@ class ShardedTrace(Generic[Stored]):
         return replace(self, parts=tuple(parts), fingerprint=fingerprint, place=None)
 
     def save(self, folder: str | Path) -> ShardedTrace[Stored]:
-        """Write all shards into a folder, one at a time; see `raglab.io.save_shards`."""
+        """Write all shards into a folder, one at a time; see `raglab.io.save_shards`.
+
+        Args:
+          folder: for the shards.
+        """
         return save_shards([self], folder, shard=None)
 
     def append(self, *traces: Any, shard: int | None = CASES_OF_SHARD) -> ShardedTrace[Stored]:  # noqa: ANN401 - traces
         """Next version of the folder: its shards, which stay as they are, then those of new cases.
 
         Args:
-          traces: of the new cases, each in memory or sharded. shard: cases of a shard; None takes those given whole.
+          *traces: of the new cases, each in memory or sharded.
+          shard: cases of a shard; None takes those given whole.
 
         Raises:
-          InputError: this is no folder as it stands, a trace differs in more than its cases, or a case stands twice.
+          InputError: this trace is not the unchanged one of a folder, a trace differs in more than its cases, or a case
+            occurs twice.
         """
         check_shard(shard)
         if self.place is None or not self.place.is_dir():
@@ -587,16 +617,16 @@ def next_version(folder: Path) -> tuple[int, Manifest | None]:
 
 @takes(traces="traces", folder="path")
 def save_shards(traces: Iterable[Any], folder: str | Path, *, shard: int | None = CASES_OF_SHARD) -> ShardedTrace[Any]:
-    """Write traces as one trace of shards: a folder of Parquet files and a manifest, which comes last.
+    """Write traces as one trace of shards: a folder of Parquet files and a manifest, which is written last.
 
-    One shard is in memory at a time; a write that was killed leaves what stood there. The same traces, cut alike, give
-    the same bytes. Traces that were built apart are merged so.
+    One shard is in memory at a time; a write that was killed leaves the old content. The same traces, cut in the same
+    way, give the same bytes. This also merges traces that were built apart.
 
     Args:
       traces: each in memory or sharded; of one corpus, with the same arms, models, patterns and signals.
-      folder: where a trace of shards stands, the next version takes its place.
-      shard: most cases of a shard; a larger trace is cut, each shard with the chunks that it hits, and those that
-        tell the line of what its cases expect. None cuts none.
+      folder: of the shards; a trace of shards that it holds gets a next version.
+      shard: most cases of a shard; a larger trace is cut, each shard with the chunks that it hits, and those that tell
+        the line of what its cases expect. None cuts none.
 
     Raises:
       ValueError: shard below 1.

@@ -234,34 +234,39 @@ def write_report(
     trace_id: str | None = None,
     cockpit: str | None = None,
 ) -> Path:
-    """Write one HTML page that needs nothing else, and its figures as PNG files in `<stem>_figures/` beside it.
+    """Write one HTML page that needs nothing else, and its figures as PNG files in the folder `<stem>_figures/`.
 
-    Without the tuned policy it reports on the incumbent alone. Without `study` the policies' own records say which of
-    them were fitted or tuned on any of these cases; of what holds no record the page does not know what it was tuned
-    on, and says so. Of policies that learned from these cases, and of a study that was judged on the cases it was tuned
-    on, the page compares nothing and marks their rates as in sample; of a study it gives the nested estimate (rules
-    S6.5, S6.11).
+    Without the tuned policy it reports on the incumbent alone. Without `study` the policies' own records state which of
+    them were fitted or tuned on any of these cases; where a policy holds no record, the page says that it does not know
+    what it was tuned on. Of policies that learned from these cases, and of a study that was judged on the cases it was
+    tuned on, the page compares nothing and marks their rates as in sample; of a study it gives the nested estimate
+    (rules S6.5, S6.11).
 
     Args:
       trace: of the cases to judge on, already one split where there are splits; in memory, or of shards (`Trace.open`),
         one of which is in memory at a time: the page is the same, to the byte, but for the fingerprint of the trace.
-      policies: name -> policy. tuned, incumbent: the names of the two that are compared; a page without the tuned one
-        is about the incumbent alone.
+      policies: name -> policy.
       arm: which of the trace's arms; the first where not given.
-      flat_ranges: how far each threshold may move at no cost, shown as it is.
+      out: the HTML file.
+      tuned: name of the tuned policy; a page without it is about the incumbent alone.
+      incumbent: name of the policy that the tuned one is compared with.
+      flat_ranges: flat range of each threshold, in which it may move at no cost; shown unchanged.
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
-      notes: paragraphs for the reader. split: what the cases should all be of; the page warns where they are not.
-      study: what a study says of the policies; its first note says what was selected.
+      notes: paragraphs for the reader.
+      split: the split that all cases should belong to; the page warns where they do not.
+      study: facts of a study about the policies; its first note names what was selected.
       costs: label -> outcome -> cost, of the expected cost; see `metrics.cost_matrix`.
-      targets: rate -> highest value, of a rate that is wanted high the least; without one the page has no verdict on
-        a target, and what a certificate would need is of a usual one, which it says.
+      targets: rate -> highest value, of a rate that is wanted high the least; without one the page has no verdict on a
+        target, and shows what a certificate of a usual target would need.
       min_coverage: share of the cases that must be answered for a target to be met, half the share of ok labels where
-        not given. max_over_ask: share of the unambiguous that may be asked back.
+        not given.
+      max_over_ask: share of the unambiguous that may be asked back.
       trace_id: of the whole trace, where `trace` is one of its splits; the page then names that one.
-      cockpit: HTML of a frozen cockpit, a page that needs nothing else; it stands in a frame of its own, in which only
+      cockpit: HTML of a frozen cockpit, a page that needs nothing else; it is shown in a separate frame, in which only
         its own scripts run.
 
-    Returns: the path of the page.
+    Returns:
+      The path of the page.
 
     Raises:
       ValueError: no cases, the incumbent or a stated tuned one is not among the policies, trials lack a rate, costs or
