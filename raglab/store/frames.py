@@ -296,9 +296,9 @@ def trace_from_frame(
       `probability`, a reranker's, in [0, 1], which becomes `s_rerank`. Not stated, it must lie in [-1, 1] as a cosine
       does and is read as one, but a study and the cockpit then begin with an always-answer policy that gates it
       (`raglab.lab.starting_policy`), not with thresholds made for one encoder's cosines: TF-IDF scores are far lower.
-      `l2` and `cosine` follow from one another where one is not given (rule S1.1). Without both the gates l2, density, gap
-      and similarity are off for this trace, and without s_rerank and s_hybrid also confidence; a warning names them,
-      and the gates on `signals` decide.
+      `l2` and `cosine` follow from one another where one is not given (rule S1.1). Without both the gates l2, density,
+      gap and similarity are off for this trace, and without s_rerank and s_hybrid also confidence; a warning names
+      them, and the gates on `signals` decide.
     - `label` (or `expect_status`): ok, refuse or ambiguous. Without the column the cases are decided and count in no
       rate.
     - `case_id`: of the question; without it each distinct query is a case: q1, q2, …
