@@ -42,7 +42,7 @@ import numpy as np
 
 import raglab
 from experiments import fields as field_labels
-from experiments.situations import START, Desk, holds, open_desk, pages_of, policy_of, read_situations, told
+from experiments.situations import START, Desk, holds, open_desk, pages_of, policy_of, read_situations, response_line
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.live.response import Response
@@ -180,14 +180,24 @@ class CountedSet:
     def situations(self) -> Iterator[QuestionOutcome]:
         """Outcomes of the situations: after the reply, and a week later."""
         pages = pages_of(raglab.load_corpus(self.folder))
-        for one in read_situations(self.folder / "situations.jsonl"):
-            met = self.desk.meet(one, pages)
+        for situation in read_situations(self.folder / "situations.jsonl"):
+            met = self.desk.meet(situation, pages)
             for part, response, mark in (("situation", met.last, "answered"), ("later", met.later, "right")):
                 wrong = response["status"] == "ok" and not met.marks[mark]
                 asks = _is_asking(met.first if part == "situation" else response)
                 yield self._listed(
-                    QuestionOutcome(self.name, part, one.id, one.id, one.gap, "answer", asks, met.marks[mark], wrong),
-                    one.first.question if part == "situation" else one.again.question,
+                    QuestionOutcome(
+                        self.name,
+                        part,
+                        situation.id,
+                        situation.id,
+                        situation.gap,
+                        "answer",
+                        asks,
+                        met.marks[mark],
+                        wrong,
+                    ),
+                    situation.first.question if part == "situation" else situation.again.question,
                     response,
                 )
 
@@ -267,7 +277,10 @@ class CountedSet:
 
     def _listed(self, outcome: QuestionOutcome, question: str, response: Response) -> QuestionOutcome:
         if self.list_all and (outcome.wrong or not outcome.right):
-            print(f"  {outcome.part} {outcome.id} {outcome.kind} want {outcome.want}: {question!r} -> {told(response)}")
+            print(
+                f"  {outcome.part} {outcome.id} {outcome.kind} want {outcome.want}: {question!r} "
+                f"-> {response_line(response)}"
+            )
         return outcome
 
 
@@ -419,11 +432,15 @@ def strangers(data: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         raglab.build_index(raglab.load_corpus(BROKER), Path(place) / "index", policy=policy)
         system = System.open(Path(place) / "index", policy=policy, clarify=True, cache=False)
-        for name, asked in questions.items():
-            said = [raglab.ask(question, system=system) for question in asked]
-            clarified = [one["clarification"]["question_to_user"] for one in said if one["clarification"] is not None]
-            ends = dict(Counter(one["status"] for one in said))
-            print(f"{name}: asked what is missing {rate(len(clarified), len(asked))}; {ends}")
+        for name, texts in questions.items():
+            responses = [raglab.ask(question, system=system) for question in texts]
+            clarified = [
+                response["clarification"]["question_to_user"]
+                for response in responses
+                if response["clarification"] is not None
+            ]
+            ends = dict(Counter(response["status"] for response in responses))
+            print(f"{name}: asked what is missing {rate(len(clarified), len(texts))}; {ends}")
             print(*(f"  {text}" for text in clarified), sep="\n")
 
 
@@ -436,7 +453,9 @@ def medquad(data: Path) -> None:
     total = 0
     for path in paths:
         root = ET.parse(path).getroot()  # noqa: S314 - a file of this machine
-        pairs = [(one.findtext("Question") or "", one.findtext("Answer") or "") for one in root.iter("QAPair")]
+        pairs = [
+            (element.findtext("Question") or "", element.findtext("Answer") or "") for element in root.iter("QAPair")
+        ]
         focus = (root.findtext("Focus") or path.stem).strip()
         chunks = [
             Chunk(f"{path.stem}#{n}", f"{focus} > {question.strip()}\n{answer.strip()}", f"{path.stem}.md", n)

@@ -38,11 +38,11 @@ KEYS: list[tuple[str, str, dict[str, str]]] = [
 PLAYED = ("explicit_yes", "implicit_ok", "implicit_ok", "failure", "explicit_no")
 
 
-def many(learner: Learner, users: int, steps: int, left: float = 1.0) -> Callable[[], None]:
+def many(learner: Learner, users: int, steps: int, decay: float = 1.0) -> Callable[[], None]:
     """So many updates of every user, confidence after each.
 
     Args:
-      left: share of the votes that is left from one to the next.
+      decay: share of the votes that is left from one to the next.
     """
     of = module("confidence", "default_learner")
     rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def many(learner: Learner, users: int, steps: int, left: float = 1.0) -> Callabl
     def play() -> None:
         votes = of.no_votes(VALUES, (users,))
         for about, kind, name in zip(value, signal, named, strict=True):
-            votes = of.add_signal(votes if left == 1.0 else of.decay_votes(votes, left), about, kind, name)
+            votes = of.add_signal(votes if decay == 1.0 else of.decay_votes(votes, decay), about, kind, name)
             of.vote_confidence(votes, learner)
 
     return play
@@ -75,8 +75,8 @@ def learned(options: Options) -> Rows:
         learner = Learner(rule=rule)
         shapes = {f"{users:,} users": (users, 1.0) for users in (updates // 300, updates // 30)}
         shapes["forgetting"] = (updates // 30, 0.99)
-        for name, (users, left) in shapes.items():
-            taken = seconds(many(learner, users, updates // users, left), 1)
+        for name, (users, decay) in shapes.items():
+            taken = seconds(many(learner, users, updates // users, decay), 1)
             yield Row(f"updates, {rule}, {name}", updates / taken / 1e6, "M updates/s")
         taken = seconds(lambda learner=learner: single(learner, 300), 2)
         yield Row(f"updates, {rule}, one row", 300 / taken, "updates/s")

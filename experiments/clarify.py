@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.clarify_worlds import clariq, sharc, stable
-from raglab.default_learner import Learner, Priced, World, asked, confidence_paths, silence, simulate, world
+from raglab.default_learner import Learner, Priced, World, confidence_paths, request_outcomes, silence, simulate, world
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, SPLITS
 from raglab.default_learner.simulation import BASELINES, Policy
 from raglab.displays.canvas import png
@@ -96,19 +96,19 @@ def demonstration(figures: Path | None) -> None:
     drawn(ConfidenceDisplay.from_paths(shown), figures, "confidence")
 
 
-def judged(found: ClarifyStudy, title: str) -> None:
+def judged(study: ClarifyStudy, title: str) -> None:
     """Comparison of a study on what it did not see."""
-    print(f"\n### {title}\n\n`{found.learner}`\n")
+    print(f"\n### {title}\n\n`{study.learner}`\n")
     markdown(
         ("policy", *(f"{name} per 100" for name in RATES.values())),
-        [[row["policy"], *(cell(row, rate) for rate in RATES)] for _, row in found.comparison.iterrows()],
+        [[row["policy"], *(cell(row, rate) for rate in RATES)] for _, row in study.comparison.iterrows()],
     )
     print()
     markdown(
         ("tuned minus", *RATES.values()),
-        [[row["policy"], *(cell(row, rate, "+") for rate in RATES)] for _, row in found.differences.iterrows()],
+        [[row["policy"], *(cell(row, rate, "+") for rate in RATES)] for _, row in study.differences.iterrows()],
     )
-    print("\n" + "\n".join(f"- {note}" for note in found.notes) + "\n\n```\n" + found.env() + "```")
+    print("\n" + "\n".join(f"- {note}" for note in study.notes) + "\n\n```\n" + study.env() + "```")
 
 
 def studied(name: str, tune: World, held_out: World, args: argparse.Namespace) -> Learner:
@@ -124,26 +124,28 @@ def studied(name: str, tune: World, held_out: World, args: argparse.Namespace) -
     second = tune_clarification(tune, held_out, **sizes, objective="questions", most_errors=own)
     judged(second, f"Fewest questions within the published rule's own silent errors ({HUNDRED * own:.2f} per 100)")
     if args.mlruns is not None:
-        for one in (first, second):
-            print(f"- MLflow run {one.track(args.mlruns).run_id}")
+        for study in (first, second):
+            print(f"- MLflow run {study.track(args.mlruns).run_id}")
     return first.learner
 
 
-def curves(name: str, made: World, tuned: Learner, args: argparse.Namespace) -> None:
+def curves(name: str, world: World, tuned: Learner, args: argparse.Namespace) -> None:
     """Curves over the requests, and the time until silent."""
     policies: dict[str, Policy] = {"published rule": PUBLISHED, "tuned": tuned, "published, priced": Priced(PUBLISHED)}
-    policies |= {one.replace("_", " "): one for one in BASELINES}
-    table = simulate(made, policies, users=2000, requests=REQUESTS, seed=0, n_jobs=args.jobs)
+    policies |= {baseline.replace("_", " "): baseline for baseline in BASELINES}
+    table = simulate(world, policies, users=2000, requests=REQUESTS, seed=0, n_jobs=args.jobs)
     drawn(ClarifyDisplay.from_simulation(table, name=name), args.figures, f"{name}-curves")
     rows = {}
     for policy in ("published rule", "tuned", "published, priced"):
-        rows[policy] = silence(asked(made, policies[policy], users=2000, requests=REQUESTS, seed=0, n_jobs=args.jobs))
+        rows[policy] = silence(
+            request_outcomes(world, policies[policy], users=2000, requests=REQUESTS, seed=0, n_jobs=args.jobs)
+        )
     drawn(SilenceDisplay.from_silence(rows, name=f"{name}: time until silent"), args.figures, f"{name}-silence")
     print(f"\n### {name}: curves (2,000 users, {REQUESTS} requests)\n")
     lines = []
     for label, part in table.groupby("policy", sort=False):
         tenths = [part[part["last"] <= 20], part[part["first"] > 180]]
-        early, late = ([one["questions"].mean(), one["errors"].mean()] for one in tenths)
+        early, late = ([tenth["questions"].mean(), tenth["errors"].mean()] for tenth in tenths)
         quiet = "–"
         if label in rows:
             met = rows[str(label)].requests >= 30
@@ -162,12 +164,12 @@ def sensitivity(data: Path, tuned: Learner, args: argparse.Namespace) -> None:
     print("\n### ClariQ: what the assumed noise changes (held out; the same tuned learner)\n")
     rows = []
     for noise in (0.0, 0.01, 0.02, 0.04):
-        made = clariq(data, "held_out", noise_per_need=noise)
+        noisy_world = clariq(data, "held_out", noise_per_need=noise)
         policies: dict[str, Policy] = {"tuned": tuned, "published": PUBLISHED, "published, priced": Priced(PUBLISHED)}
-        by_seed = seed_rates(made, policies, seeds=args.seeds, users=50, requests=REQUESTS, n_jobs=args.jobs)
+        by_seed = seed_rates(noisy_world, policies, seeds=args.seeds, users=50, requests=REQUESTS, n_jobs=args.jobs)
         means, apart = summary(by_seed), seed_differences(by_seed, "tuned").iloc[0]
-        told = [f"{row['questions']:.1f}, {row['errors']:.2f}, {row['cost']:.1f}" for _, row in means.iterrows()]
-        rows.append([f"{noise:g}", *told, cell(apart, "questions", "+"), cell(apart, "errors", "+")])
+        cells = [f"{row['questions']:.1f}, {row['errors']:.2f}, {row['cost']:.1f}" for _, row in means.iterrows()]
+        rows.append([f"{noise:g}", *cells, cell(apart, "questions", "+"), cell(apart, "errors", "+")])
     head = ("noise a step of need", "tuned: questions, errors, cost", "published", "published, priced")
     markdown((*head, "tuned minus published: questions", "silent errors"), rows)
 
@@ -178,22 +180,22 @@ def stable_defaults(args: argparse.Namespace) -> None:
     worlds = {"bundled": broker(BUNDLED), **{folder.name: broker(folder) for folder in args.set}}
     worlds |= {name: of(args.data / at) for name, (of, at) in SHARED.items() if (args.data / at).is_dir()}
     rows = []
-    for name, made in worlds.items():
-        still = stable(made)
-        for told, learner in (("posterior", POSTERIOR), ("posterior, flat prior", BEFORE), ("vote_share", PUBLISHED)):
-            seen = asked(still, learner, users=2000, requests=REQUESTS, seed=0, n_jobs=args.jobs)
-            at = seen.slot[..., None] == np.arange(seen.topic.shape[1])  # [U, T, slots]
-            met, questions = at.sum(axis=1), (at & seen.question[..., None]).sum(axis=1)
+    for name, base_world in worlds.items():
+        still = stable(base_world)
+        for rule, learner in (("posterior", POSTERIOR), ("posterior, flat prior", BEFORE), ("vote_share", PUBLISHED)):
+            outcomes = request_outcomes(still, learner, users=2000, requests=REQUESTS, seed=0, n_jobs=args.jobs)
+            at = outcomes.slot[..., None] == np.arange(outcomes.topic.shape[1])  # [U, T, slots]
+            met, questions = at.sum(axis=1), (at & outcomes.question[..., None]).sum(axis=1)
             # Before anyone said yes or named a value nothing can be learned; that is the user's part, not the rule's.
-            told_at = at & (seen.question & ~seen.unanswered)[..., None]
-            after = (at & seen.question[..., None] & (np.cumsum(told_at, axis=1) - told_at > 0)).sum(axis=1)
+            told_at = at & (outcomes.question & ~outcomes.unanswered)[..., None]
+            after = (at & outcomes.question[..., None] & (np.cumsum(told_at, axis=1) - told_at > 0)).sum(axis=1)
             per_user = [(part * (met > 0)).sum(axis=1) / (met > 0).sum(axis=1) for part in (questions, 1.0 + after)]
             cells = []
             for values in per_user:
                 low, high = mean_interval(values[:, None], 0.95)
                 cells.append(f"{values.mean():.3f} ({float(low[0]):.3f} to {float(high[0]):.3f})")
-            errors = f"{HUNDRED * seen.error.mean():.3f}"
-            rows.append([name, str(len(still.contexts)), told, *cells, str(int(questions.max())), errors])
+            errors = f"{HUNDRED * outcomes.error.mean():.3f}"
+            rows.append([name, str(len(still.contexts)), rule, *cells, str(int(questions.max())), errors])
     head = ("world", "contexts", "rule", "questions a default", "where the first reply says what is right")
     markdown((*head, "most of one default", "silent errors per 100"), rows)
 
@@ -202,21 +204,21 @@ def cover_sheets(args: argparse.Namespace) -> None:
     """Case 12: requests until the split, and false splits among 20 columns of noise."""
     print("\n## Case 12: requests until a row is split by page_1_kind (2,000 rows, 400 requests, 20 noise columns)\n")
     rows: list[list[str]] = []
-    found: dict[str, np.ndarray] = {}
+    split_requests: dict[str, np.ndarray] = {}
     for share in (0.4, 0.2, 0.1):
-        made = cover(share)
-        hidden = made._replace(columns=(), levels=made.levels[..., :0])
+        seen_world = cover(share)
+        hidden = seen_world._replace(columns=(), levels=seen_world.levels[..., :0])
         for name, rule in product(("vote_share", "posterior"), SPLITS):
             learner = (PUBLISHED if name == "vote_share" else POSTERIOR)._replace(split=rule)
             sizes: dict[str, Any] = {"users": 2000, "requests": 400, "seed": 0, "n_jobs": args.jobs}
-            seen, blind = asked(made, learner, **sizes), asked(hidden, learner, **sizes)
-            at = np.where(seen.column == 0, seen.split, np.nan).astype(np.float64).ravel()
+            outcomes, blind = request_outcomes(seen_world, learner, **sizes), request_outcomes(hidden, learner, **sizes)
+            at = np.where(outcomes.column == 0, outcomes.split, np.nan).astype(np.float64).ravel()
             if (name, rule) == ("posterior", "evidence"):
-                found[f"{100 * share:g} % cover sheets"] = at
-            by_noise, false = int((seen.column > 0).sum()), int((blind.split >= 0).sum())
+                split_requests[f"{100 * share:g} % cover sheets"] = at
+            by_noise, false = int((outcomes.column > 0).sum()), int((blind.split >= 0).sum())
             low, high = (HUNDRED * float(end) for end in clopper_pearson(false, 2000))
-            ends = ", ".join(f"{one:.0f}" for one in np.nanquantile(at, [0.05, 0.25, 0.5, 0.75, 0.95]))
-            late = [HUNDRED * float(one.question[:, 300:].mean()) for one in (seen, blind)]
+            ends = ", ".join(f"{quantile:.0f}" for quantile in np.nanquantile(at, [0.05, 0.25, 0.5, 0.75, 0.95]))
+            late = [HUNDRED * float(each.question[:, 300:].mean()) for each in (outcomes, blind)]
             rows.append(
                 [
                     f"{100 * share:g} %", f"{name}, {rule}", f"{np.isfinite(at).sum()} of 2000", ends, str(by_noise),
@@ -226,7 +228,7 @@ def cover_sheets(args: argparse.Namespace) -> None:
     head = ("cover sheets", "rule", "split by page_1_kind", "after requests (5, 25, 50, 75, 95 %)", "split by noise")
     more = ("false splits where only noise is seen", "questions per 100 in the last 100, column seen", "not seen")
     markdown((*head, *more), rows)
-    drawn(SplitDisplay.from_requests(found, name="case 12"), args.figures, "case-12")
+    drawn(SplitDisplay.from_requests(split_requests, name="case 12"), args.figures, "case-12")
 
 
 def empty_reads() -> None:
@@ -235,16 +237,16 @@ def empty_reads() -> None:
     for chunk in load_corpus(BUNDLED).chunks:
         documents.setdefault(chunk.file_name, []).append(chunk)
     wrong = empty = 0
-    for one in read_fields(BUNDLED / "fields.jsonl"):
-        field = PACK.fields.get(one.field)
+    for label in read_fields(BUNDLED / "fields.jsonl"):
+        field = PACK.fields.get(label.field)
         if field is None or field.reading is None:
             continue
-        chunks = documents[one.document]
-        true = field_scope(one, chunks, pack=PACK)
+        chunks = documents[label.document]
+        true = field_scope(label, chunks, pack=PACK)
         narrower = [value for value in SCOPES[:-1] if value != true]
-        held = read_value(one.field, scope(chunks, true, field=one.field, pack=PACK), pack=PACK)
+        held = read_value(label.field, scope(chunks, true, field=label.field, pack=PACK), pack=PACK)
         for value in narrower:
-            read = read_value(one.field, scope(chunks, value, field=one.field, pack=PACK), pack=PACK)
+            read = read_value(label.field, scope(chunks, value, field=label.field, pack=PACK), pack=PACK)
             is_wrong = held is None or (read is not None and read.value != held.value) or read is None
             wrong, empty = wrong + is_wrong, empty + (read is None)
     print(f"\nBundled labels: of {wrong} reads of a scope that does not hold the field, {empty} came back empty.")
@@ -254,23 +256,26 @@ def speed() -> None:
     """Users times requests a second, one process."""
     print("\n## Speed (one process)\n")
     rows = []
-    for name, made in (("2 contexts", world({"a": {"x": 0.7, "y": 0.3}, "b": {"x": 1.0}}, noise=0.02, drift=0.001)),
-                       ("case 12, 21 columns", cover()),
-                       ("bundled documents", broker(BUNDLED))):  # fmt: skip
+    worlds = {
+        "2 contexts": world({"a": {"x": 0.7, "y": 0.3}, "b": {"x": 1.0}}, noise=0.02, drift=0.001),
+        "case 12, 21 columns": cover(),
+        "bundled documents": broker(BUNDLED),
+    }
+    for name, simulated_world in worlds.items():
         for policy, learner in (("vote_share", PUBLISHED), ("posterior", POSTERIOR)):
-            best = min(_timed(made, learner) for _ in range(3))
+            best = min(_timed(simulated_world, learner) for _ in range(3))
             rows.append([name, policy, f"{2000 * REQUESTS / best / 1e6:.2f} million"])
     begun = time.perf_counter()
-    policies: dict[str, Policy] = {"a": PUBLISHED, "b": POSTERIOR, **{one: one for one in BASELINES}}
+    policies: dict[str, Policy] = {"a": PUBLISHED, "b": POSTERIOR, **{baseline: baseline for baseline in BASELINES}}
     simulate(broker(BUNDLED), policies, users=2000, requests=REQUESTS)
     took = time.perf_counter() - begun
     markdown(("world", "learner", "requests of users a second"), rows)
     print(f"\nTable of 5 policies, 2,000 users, {REQUESTS} requests, bundled documents: {took:.1f} s.")
 
 
-def _timed(made: World, learner: Learner) -> float:
+def _timed(simulated_world: World, learner: Learner) -> float:
     begun = time.perf_counter()
-    asked(made, learner, users=2000, requests=REQUESTS, seed=0)
+    request_outcomes(simulated_world, learner, users=2000, requests=REQUESTS, seed=0)
     return time.perf_counter() - begun
 
 
@@ -295,9 +300,9 @@ def main() -> None:
     documents = {"broker": BUNDLED} if "broker" in args.parts else {}
     documents |= {folder.name: folder for folder in args.set if "sets" in args.parts}
     for name, folder in documents.items():
-        made = broker(folder)
-        tuned = studied(f"{name} (tuned and judged on the same documents)", made, made, args)
-        curves(name, made, tuned, args)
+        simulated_world = broker(folder)
+        tuned = studied(f"{name} (tuned and judged on the same documents)", simulated_world, simulated_world, args)
+        curves(name, simulated_world, tuned, args)
     for name, (of, place) in SHARED.items():
         if name not in args.parts:
             continue

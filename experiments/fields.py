@@ -66,29 +66,29 @@ def outcome(label: Label, value: str | None) -> str:
 
 def field_value(field: str, chunks: Sequence[Chunk], pack: Pack, about: str = "") -> str | None:
     """Value of a field in some passages, as a question with some words asks for it."""
-    found = read_value(field, chunks, pack=pack, about=about)
-    return None if found is None else found.value
+    reading = read_value(field, chunks, pack=pack, about=about)
+    return None if reading is None else reading.value
 
 
-def outcomes(asked: Iterable[Label], given: Documents, pack: Pack) -> list[tuple[Label, str, str | None]]:
+def outcomes(wanted: Iterable[Label], passages: Documents, pack: Pack) -> list[tuple[Label, str, str | None]]:
     """Each label with what came out when its whole document was read, and the value."""
-    values = [field_value(label.field, given[label.doc], pack, label.about) for label in asked]
-    return [(label, outcome(label, value), value) for label, value in zip(asked, values, strict=True)]
+    values = [field_value(label.field, passages[label.doc], pack, label.about) for label in wanted]
+    return [(label, outcome(label, value), value) for label, value in zip(wanted, values, strict=True)]
 
 
-def table(found: Sequence[tuple[Label, str, str | None]], key: Callable[[Label], str]) -> dict[str, Counter[str]]:
+def table(results: Sequence[tuple[Label, str, str | None]], key: Callable[[Label], str]) -> dict[str, Counter[str]]:
     """Counts of outcomes by a key of the label."""
     counted: dict[str, Counter[str]] = {}
-    for label, result, _ in found:
+    for label, result, _ in results:
         counted.setdefault(key(label), Counter())[result] += 1
     return counted
 
 
-def routes(given: Documents, asked: Sequence[Label], pack: Pack) -> list[dict[str, Any]]:
+def routes(passages: Documents, wanted: Sequence[Label], pack: Pack) -> list[dict[str, Any]]:
     """For every document with a cover sheet that states its insurer: page 1's value, and that by the contents."""
     rows = []
-    for label in asked:
-        chunks = given[label.doc]
+    for label in wanted:
+        chunks = passages[label.doc]
         if label.field != "insurer_name" or label.value is None or chunks[0].tags["page_1_kind"] != "coversheet":
             continue
         first = field_value(label.field, scope(chunks, "1"), pack)
@@ -126,10 +126,10 @@ def main() -> None:
     options = parser.parse_args()
     source: Path = options.source
     pack = load_pack(options.pack or source / "pack")
-    asked, given = labels(source), documents(source)
-    found = outcomes(asked, given, pack)
+    wanted, passages = labels(source), documents(source)
+    results = outcomes(wanted, passages, pack)
     for split in ("tune", "report"):
-        part = [one for one in found if one[0].split == split]
+        part = [result for result in results if result[0].split == split]
         if part:
             print(f"\n{split}")
             _shown({**table(part, lambda label: label.field), **table(part, lambda _: "all")})
@@ -137,17 +137,17 @@ def main() -> None:
             filled = counts["right"] + counts["wrong"] + counts["invented"]
             print(f"{'':22}of values given right {_rate(counts['right'], filled)}")
     print("\nnot as labelled")
-    for label, result, came in found:
+    for label, result, value in results:
         if options.values or result not in {"right", "rightly null"}:
-            told = f"{label.doc} {label.field} {label.about!r}"
-            print(f"  {result:9} {label.split:6} {told}: {label.value!r}, got {came!r}")
+            question = f"{label.doc} {label.field} {label.about!r}"
+            print(f"  {result:9} {label.split:6} {question}: {label.value!r}, got {value!r}")
     if source == BROKER:
-        _bundled(given, asked, pack)
+        _bundled(passages, wanted, pack)
 
 
-def _bundled(given: Documents, asked: Sequence[Label], pack: Pack) -> None:
+def _bundled(passages: Documents, wanted: Sequence[Label], pack: Pack) -> None:
     """Print what comes of the contents behind cover sheets."""
-    rows = routes(given, asked, pack)
+    rows = routes(passages, wanted, pack)
     for kind in ("contract", "other"):
         part_ = [row for row in rows if (row["kind"] == "contract") == (kind == "contract")]
         nothing = sum(row["first"] is None for row in part_)

@@ -141,9 +141,9 @@ def fields_read(client: ModelClient, inputs: Material) -> str:
     reader, counts = ModelCalls(client).field_reader, Counter[str]()
     for label, chunks in inputs.fields:
         try:
-            found = reader(label["field"], chunks)
-            right = found is not None and found.value == label["value"]
-            counts["right" if right else "no value" if found is None else "another value"] += 1
+            reading = reader(label["field"], chunks)
+            right = reading is not None and reading.value == label["value"]
+            counts["right" if right else "no value" if reading is None else "another value"] += 1
         except (ModelUnavailableError, ValueError) as error:
             counts[type(error).__name__] += 1
     return shown(counts)

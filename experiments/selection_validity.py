@@ -86,7 +86,7 @@ def world(right: Callable[..., Floats], refuse: Callable[..., Floats], ambiguous
     return World(signals, can_ask > 0.0, likely / likely.sum(), classes)
 
 
-def _told(confidence: Floats, cosine: Floats, gaps: Floats, words: Floats) -> Floats:
+def _strong(confidence: Floats, cosine: Floats, gaps: Floats, words: Floats) -> Floats:
     """Both scores count, one only where nothing is left out: no logistic has that product."""
     return expit(6.0 * (confidence - 0.3) + 3.0 * (cosine - 0.5) * (gaps == 0) - 2.0 * gaps + 0.05 * (words - 9.0))
 
@@ -110,7 +110,7 @@ class Setting(NamedTuple):
 def settings() -> dict[str, Setting]:
     """What is simulated, by title."""
     odds = (lambda *known: 2.0 - known[0], lambda *known: 0.2 + 4.0 * known[2])
-    strong, faint = world(_told, *odds), world(_faint, *odds)
+    strong, faint = world(_strong, *odds), world(_faint, *odds)
     return {
         "30 %, 150 + 150": Setting(strong, 0.30, 150),
         "20 %, 300 + 300": Setting(strong, 0.20, 300),

@@ -54,18 +54,18 @@ def part_of(case: Case) -> str:
 def corpus_of(cases: Sequence[Case]) -> Corpus:
     """Training queries as chunks; source = intent, which is the doc_type too, so that a document has one signature."""
     train = (case for case in cases if part_of(case) == "train")
-    found = [(case, str(case.intent), {**case.extra, "doc_type": str(case.intent)}) for case in train]
-    return Corpus("clinc150", tuple(Chunk(case.id, case.query, intent, tags=tags) for case, intent, tags in found))
+    rows = [(case, str(case.intent), {**case.extra, "doc_type": str(case.intent)}) for case in train]
+    return Corpus("clinc150", tuple(Chunk(case.id, case.query, intent, tags=tags) for case, intent, tags in rows))
 
 
-def asked(cases: Sequence[Case]) -> Iterator[Case]:
+def held_out_queries(cases: Sequence[Case]) -> Iterator[Case]:
     """All other queries, dealt in turn; the in-scope ones expect the document of their intent."""
-    seen: Counter[str | None] = Counter()
+    counts: Counter[str | None] = Counter()
     for case in cases:
         if part_of(case) == "train":
             continue
-        split = SPLITS[seen[case.intent] % len(SPLITS)]
-        seen[case.intent] += 1
+        split = SPLITS[counts[case.intent] % len(SPLITS)]
+        counts[case.intent] += 1
         sources = (str(case.intent),) if case.expect_status == "ok" else ()
         yield case._replace(split=split, expect_sources=sources)
 
@@ -111,7 +111,7 @@ def cut(corpus: Corpus, *, max_tokens: int = 256, overlap: int = OVERLAP) -> Cor
 def save_beir(corpus: Corpus, cases: Sequence[Case], out: Path) -> None:
     """Write documents, queries and their grades in BEIR's form, where a document may have no text."""
     make_folder(out / "qrels")
-    documents = ({"_id": one.chunk_id, "title": one.section_path, "text": one.text} for one in corpus.chunks)
+    documents = ({"_id": chunk.chunk_id, "title": chunk.section_path, "text": chunk.text} for chunk in corpus.chunks)
     write_lines(documents, out / "corpus.jsonl")
     write_lines(({"_id": case.id, "text": case.query} for case in cases), out / "queries.jsonl")
     graded = [(case.id, source, f"{grade:g}") for case in cases for source, grade in source_grades(case).items()]
@@ -131,8 +131,8 @@ def _numbered(topics: Sequence[tuple[str, str]], judged: Mapping[str, object]) -
 
 
 def _between(part: str, tag: str) -> str:
-    found = re.search(rf"<{tag}>([^<]*)</{tag}>", part)
-    return "" if found is None else found[1].strip()
+    match = re.search(rf"<{tag}>([^<]*)</{tag}>", part)
+    return "" if match is None else match[1].strip()
 
 
 def hint3_trace(folder: Path, platform: str = PLATFORMS[0]) -> Trace:
@@ -188,17 +188,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="CLINC150-oos or Cranfield as what `raglab trace` takes.")
     parser.add_argument("source", type=Path, help=f"folder with data_full.json, or with {', '.join(CRANFIELD)}")
     parser.add_argument("out", type=Path, help="folder for what is written")
-    given = parser.parse_args()
-    if (given.source / CRANFIELD[0]).is_file():
-        corpus, cases = cranfield(given.source)
-        save_beir(corpus, cases, given.out)
+    options = parser.parse_args()
+    if (options.source / CRANFIELD[0]).is_file():
+        corpus, cases = cranfield(options.source)
+        save_beir(corpus, cases, options.out)
     else:
-        published = load_cases(given.source)
-        corpus, cases = corpus_of(published), tuple(asked(published))
-        make_folder(given.out)
-        save_corpus(corpus, given.out / "corpus.jsonl")
-        save_cases(cases, given.out / "cases.jsonl")
-    print(f"{given.out}: {len({chunk.source for chunk in corpus.chunks})} documents, {len(corpus.chunks)} chunks")
+        published = load_cases(options.source)
+        corpus, cases = corpus_of(published), tuple(held_out_queries(published))
+        make_folder(options.out)
+        save_corpus(corpus, options.out / "corpus.jsonl")
+        save_cases(cases, options.out / "cases.jsonl")
+    print(f"{options.out}: {len({chunk.source for chunk in corpus.chunks})} documents, {len(corpus.chunks)} chunks")
     for (split, status), count in sorted(Counter((str(case.split), case.expect_status) for case in cases).items()):
         print(f"  {split} {status}: {count}")
 

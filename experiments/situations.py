@@ -122,11 +122,11 @@ def offers(response: Response, wanted: str) -> bool:
 
     A reading is offered where half of the words of either name are the other's too, leaving out what all options share.
     """
-    asked = response["clarification"]
-    if asked is None:
+    clarification = response["clarification"]
+    if clarification is None:
         return False
-    texts = [text for one in response["options"] for text in (one["text"], one["value"])]
-    every = [reading_words(one["text"]) for one in response["options"] if one["value"] != OTHER]
+    texts = [text for option in response["options"] for text in (option["text"], option["value"])]
+    every = [reading_words(option["text"]) for option in response["options"] if option["value"] != OTHER]
     shared = frozenset.intersection(*every) if len(every) > 1 else frozenset()
     meant = reading_words(wanted) - shared
     named = [words for text in texts if (words := reading_words(text) - shared)]
@@ -136,9 +136,9 @@ def offers(response: Response, wanted: str) -> bool:
 def judge(response: Response, need: Need, pages: Mapping[str, str]) -> tuple[bool, bool]:
     """Whether a response answers by its text, and by its source."""
     ok = response["status"] == "ok"
-    said = ok and any(holds(str(response["answer"]), text) for text in need.answer)
+    is_stated = ok and any(holds(str(response["answer"]), text) for text in need.answer)
     cited = set(response["sources"]) & set(need.sources)
-    return said, ok and any(holds(pages[page], text) for page in cited for text in need.answer)
+    return is_stated, ok and any(holds(pages[page], text) for page in cited for text in need.answer)
 
 
 def pages_of(corpus: Corpus) -> dict[str, str]:
@@ -167,25 +167,31 @@ class Desk:
         place = self.folder / f"log-{next(self._logs)}.sqlite"
         return replace(self.system, audit=raglab.AuditLog(place, learner=self.system.audit.learner))
 
-    def meet(self, one: Situation, pages: Mapping[str, str]) -> Outcome:
+    def meet(self, situation: Situation, pages: Mapping[str, str]) -> Outcome:
         """Ask, reply, and ask again a week later."""
         system = self.fresh()
-        first = last = raglab.ask(one.first.question, system=system, documents=one.first.documents, now=START)
+        first = last = raglab.ask(
+            situation.first.question, system=system, documents=situation.first.documents, now=START
+        )
         misread = ""
         if first["clarification"] is not None:
             try:
-                last = raglab.reply(first["request_id"], one.reply, system=system, now=START + timedelta(minutes=1))
+                last = raglab.reply(
+                    first["request_id"], situation.reply, system=system, now=START + timedelta(minutes=1)
+                )
             except ValueError as error:
                 misread = str(error)
         learned = system.audit.rows() if system.audit is not None else ()
-        later = raglab.ask(one.again.question, system=system, documents=one.again.documents, now=START + WEEK)
-        values = (
-            offers(first, one.wanted),
-            *judge(last, one.first, pages),
-            later["clarification"] is None,
-            *judge(later, one.again, pages),
+        later = raglab.ask(
+            situation.again.question, system=system, documents=situation.again.documents, now=START + WEEK
         )
-        return Outcome(one, first, last, later, misread, learned, dict(zip(RATES, values, strict=True)))
+        values = (
+            offers(first, situation.wanted),
+            *judge(last, situation.first, pages),
+            later["clarification"] is None,
+            *judge(later, situation.again, pages),
+        )
+        return Outcome(situation, first, last, later, misread, learned, dict(zip(RATES, values, strict=True)))
 
     def confirm(self, case: Case) -> tuple[Response, Response | str] | None:
         """Ask a case of the documents it names, or else of those that could answer it, and say yes.
@@ -212,24 +218,24 @@ def ending(response: Response) -> str:
     return {"ok": "answered", "ambiguous": "options of the resolver"}.get(str(response["status"]), response["status"])
 
 
-def causes(one: Outcome) -> Iterator[str]:
+def causes(outcome: Outcome) -> Iterator[str]:
     """What went wrong, the question first."""
-    marks = one.marks
-    if one.first["clarification"] is None:
-        yield "not asked, " + ("answered rightly" if marks["answered"] else _wrong(one.first))
+    marks = outcome.marks
+    if outcome.first["clarification"] is None:
+        yield "not asked, " + ("answered rightly" if marks["answered"] else _wrong(outcome.first))
     else:
         if not marks["asked"]:
             yield "asked something else"
-        if one.misread:
+        if outcome.misread:
             yield "reply not understood"
-        elif any(row.candidate_votes.get(OTHER, 0.0) > 0.0 for row in one.learned):
+        elif any(row.candidate_votes.get(OTHER, 0.0) > 0.0 for row in outcome.learned):
             yield "reply taken as free words"
-        if not (one.misread or marks["answered"]):
-            yield "after the reply: " + _wrong(one.last)
+        if not (outcome.misread or marks["answered"]):
+            yield "after the reply: " + _wrong(outcome.last)
     if not marks["silent"]:
         yield "a week later: asked again"
     elif not marks["right"]:
-        yield "a week later: " + _wrong(one.later)
+        yield "a week later: " + _wrong(outcome.later)
 
 
 def _wrong(response: Response) -> str:
@@ -248,30 +254,32 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield "| situations | " + " | ".join(RATES) + " | right in all |"
     yield "|---" * (len(RATES) + 2) + "|"
     groups = {
-        f"gap {name}": [one for one in outcomes if one.situation.gap == name] for name in _values(outcomes, "gap")
+        f"gap {name}": [outcome for outcome in outcomes if outcome.situation.gap == name]
+        for name in _values(outcomes, "gap")
     }
     groups |= {
-        f"in {name}": [one for one in outcomes if one.situation.lang == name] for name in _values(outcomes, "lang")
+        f"in {name}": [outcome for outcome in outcomes if outcome.situation.lang == name]
+        for name in _values(outcomes, "lang")
     }
     for name, part in {**groups, "all": outcomes}.items():
-        cells = [rate([one.marks[key] for one in part]) for key in RATES]
-        whole = rate([all(one.marks[key] for key in ("asked", "answered", "silent", "right")) for one in part])
+        cells = [rate([outcome.marks[key] for outcome in part]) for key in RATES]
+        whole = rate([all(outcome.marks[key] for key in ("asked", "answered", "silent", "right")) for outcome in part])
         yield f"| {name} | " + " | ".join(cells) + f" | {whole} |"
 
 
 def _values(outcomes: Iterable[Outcome], name: str) -> list[str]:
-    return sorted({getattr(one.situation, name) for one in outcomes})
+    return sorted({getattr(outcome.situation, name) for outcome in outcomes})
 
 
-def told(response: Response, misread: str = "") -> str:
+def response_line(response: Response, misread: str = "") -> str:
     """A response in a line: its status, and what was asked, refused or answered."""
-    asked = response["clarification"]
+    clarification = response["clarification"]
     if misread:
         return f"NOT UNDERSTOOD {misread}"
-    if asked is not None:
+    if clarification is not None:
         offered = ", ".join(option["text"] for option in response["options"])
-        field, proposed = asked["target_field"], asked["proposed_default"]
-        return f"asks: {asked['question_to_user']} [{field}: {offered}; proposes {proposed}]"
+        field, proposed = clarification["target_field"], clarification["proposed_default"]
+        return f"asks: {clarification['question_to_user']} [{field}: {offered}; proposes {proposed}]"
     if response["status"] == "refuse":
         return f"{ending(response)}: {response['refusal_reason']}"
     if response["status"] == "ambiguous":
@@ -279,21 +287,21 @@ def told(response: Response, misread: str = "") -> str:
     return f"ok: {response['answer']!r} {response['sources']}"
 
 
-def listing(one: Outcome) -> Iterator[str]:
+def listing(outcome: Outcome) -> Iterator[str]:
     """Lines of one situation."""
-    situation, marks = one.situation, one.marks
-    yield f"\n{situation.id} ({situation.gap}, {situation.lang}): {', '.join(causes(one)) or 'as it should be'}"
+    situation, marks = outcome.situation, outcome.marks
+    yield f"\n{situation.id} ({situation.gap}, {situation.lang}): {', '.join(causes(outcome)) or 'as it should be'}"
     yield f"  {situation.first.question} {list(situation.first.documents)} wanted: {situation.wanted}"
-    yield f"    {told(one.first)}"
-    if one.first["clarification"] is not None:
+    yield f"    {response_line(outcome.first)}"
+    if outcome.first["clarification"] is not None:
         yield f"  {situation.reply} -> {' or '.join(situation.first.answer)} {list(situation.first.sources)}"
-        yield f"    {told(one.last, one.misread)}"
-        yield from (f"    ! {warning}" for warning in one.last["warnings"])
-    for row in one.learned:
+        yield f"    {response_line(outcome.last, outcome.misread)}"
+        yield from (f"    ! {warning}" for warning in outcome.last["warnings"])
+    for row in outcome.learned:
         about = f"{row.target_field} of {row.doctype}: {dict(row.candidate_votes)}"
         yield f"    learned {about}, confidence {row.confidence:.2f} of {row.sample_size}"
     yield f"  {situation.again.question} {list(situation.again.documents)} -> {' or '.join(situation.again.answer)}"
-    yield f"    {told(one.later)}"
+    yield f"    {response_line(outcome.later)}"
     yield "    " + ", ".join(f"{name} {'yes' if marks[name] else 'NO'}" for name in RATES)
 
 
@@ -313,8 +321,8 @@ def bundled(desk: Desk, cases: Sequence[Case], most: int, *, list_all: bool) -> 
         ends["nothing to agree to" if isinstance(last, str) else ending(last)] += 1
         lines += [
             f"\n{case.id} {case.query}",
-            f"    {told(first)}",
-            f"    yes -> {last if isinstance(last, str) else told(last)}",
+            f"    {response_line(first)}",
+            f"    yes -> {last if isinstance(last, str) else response_line(last)}",
         ]
     share = rate([end == "answered" for end in ends.elements()])
     yield f"\n{ends.total()} ambiguous cases asked back (of the first {tried}), confirmed by yes: {share} answered"
@@ -345,22 +353,22 @@ def main() -> None:
     parser.add_argument("--split", help="only situations of this split; all where not given")
     parser.add_argument("--bundled", type=int, default=10, help="ambiguous cases of cases.jsonl to confirm by yes")
     parser.add_argument("--list", action="store_true", help="show every situation")
-    given = parser.parse_args()
-    corpus = raglab.load_corpus(given.folder)
-    policy = policy_of(given.folder, given.policy, given.pack)
+    options = parser.parse_args()
+    corpus = raglab.load_corpus(options.folder)
+    policy = policy_of(options.folder, options.policy, options.pack)
     with tempfile.TemporaryDirectory() as place:
         desk, pages = open_desk(corpus, policy, Path(place)), pages_of(corpus)
-        stated = read_situations(given.folder / "situations.jsonl", given.split)
-        outcomes = [desk.meet(one, pages) for one in stated]
-        print(f"{given.folder}: {len(outcomes)} situations, policy {policy.policy_id}", *table(outcomes), sep="\n")
-        found = [(cause, one.situation.id) for one in outcomes for cause in causes(one)]
+        stated = read_situations(options.folder / "situations.jsonl", options.split)
+        outcomes = [desk.meet(situation, pages) for situation in stated]
+        print(f"{options.folder}: {len(outcomes)} situations, policy {policy.policy_id}", *table(outcomes), sep="\n")
+        failures = [(cause, outcome.situation.id) for outcome in outcomes for cause in causes(outcome)]
         print("\nwhat went wrong")
-        for cause, number in Counter(cause for cause, _ in found).most_common():
-            print(f"  {number} {cause}: {', '.join(name for other, name in found if other == cause)}")
-        if given.list:
-            print(*(line for one in outcomes for line in listing(one)), sep="\n")
-        if given.bundled and (given.folder / "cases.jsonl").is_file():
-            print(*bundled(desk, raglab.load_cases(given.folder), given.bundled, list_all=given.list), sep="\n")
+        for cause, number in Counter(cause for cause, _ in failures).most_common():
+            print(f"  {number} {cause}: {', '.join(name for failure, name in failures if failure == cause)}")
+        if options.list:
+            print(*(line for outcome in outcomes for line in listing(outcome)), sep="\n")
+        if options.bundled and (options.folder / "cases.jsonl").is_file():
+            print(*bundled(desk, raglab.load_cases(options.folder), options.bundled, list_all=options.list), sep="\n")
 
 
 if __name__ == "__main__":

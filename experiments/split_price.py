@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.default_learner import Learner, World, asked, world
+from raglab.default_learner import Learner, World, request_outcomes, world
 from raglab.metrics.intervals import mean_interval
 
 BODY, COVER = {"1": 1.0, "toc": 0.0}, {"1": 0.0, "toc": 1.0}
@@ -36,9 +36,9 @@ def contracts(mistaken: float) -> World:
     shares = {"insurer": {"body": BODY, "body?": BODY, "cover": COVER, "cover?": COVER}}
     mix = {name: share for name, share in mix.items() if share > 0.0}
     shares = {"insurer": {name: shares["insurer"][name] for name in mix}}
-    made = world(shares, column="page_1_kind", mix=mix, at_once=1, noise_columns=2, detects=0.99)
+    cover_world = world(shares, column="page_1_kind", mix=mix, at_once=1, noise_columns=2, detects=0.99)
     is_cover = [name in ("cover", "body?") for name in mix]
-    return made._replace(levels=np.array(is_cover, np.int16)[None, :, None])
+    return cover_world._replace(levels=np.array(is_cover, np.int16)[None, :, None])
 
 
 def noise_alone(stray: float) -> World:
@@ -46,11 +46,11 @@ def noise_alone(stray: float) -> World:
     return world({"insurer": BODY}, noise=stray, at_once=1, noise_columns=2, detects=0.99)
 
 
-def prices(made: World, learner: Learner, *, seeds: int, users: int, jobs: int) -> NDArray[np.float64]:
+def prices(price_world: World, learner: Learner, *, seeds: int, users: int, jobs: int) -> NDArray[np.float64]:
     """Each of `COLUMNS` by seed, [seeds, 5]; the last is of the rows that split, NaN where all columns are noise."""
-    first_noise, rows = len(made.columns), []
+    first_noise, rows = len(price_world.columns), []
     for seed in range(seeds):
-        result = asked(made, learner, users=users, requests=REQUESTS, seed=seed, n_jobs=jobs)
+        result = request_outcomes(price_world, learner, users=users, requests=REQUESTS, seed=seed, n_jobs=jobs)
         is_split, by_noise = result.split >= 0, result.column >= first_noise
         rows.append(
             [
@@ -70,11 +70,11 @@ def lines(*, seeds: int, users: int, jobs: int) -> Iterator[str]:
     yield "|---" * (3 + len(COLUMNS)) + "|"
     worlds = {f"{mistaken:.0%} misclassified": contracts(mistaken) for mistaken in MISTAKES}
     worlds |= {f"noise, {stray:.0%} want the other": noise_alone(stray) for stray in STRAYS}
-    for name, made in worlds.items():
+    for name, price_world in worlds.items():
         for confidence in ("vote_share", "posterior"):
             for rule in ("source", "evidence"):
                 learner = Learner(confidence, split=rule)  # type: ignore[arg-type]
-                values = prices(made, learner, seeds=seeds, users=users, jobs=jobs)
+                values = prices(price_world, learner, seeds=seeds, users=users, jobs=jobs)
                 low, high = mean_interval(values, 0.95)
                 cells = [
                     "–" if np.isnan(mean) else f"{mean:.{digits}f} ({max(bottom, 0.0):.{digits}f} to {top:.{digits}f})"

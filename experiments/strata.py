@@ -67,15 +67,19 @@ def seed_sequence(bodies: int, noise: NDArray[np.int64], learner: Learner) -> Se
     row, decidable = init("insurer_name", "broker_contract", now=START), 0
     for number in range(bodies + MOST):
         cover, count = number >= bodies, number - bodies + 1
-        seen = conditions("coversheet" if cover else "body", noise[number])
-        about: dict[str, Any] = {"now": START + timedelta(days=number), "conditions": seen, "learner": learner}
+        seen_conditions = conditions("coversheet" if cover else "body", noise[number])
+        about: dict[str, Any] = {
+            "now": START + timedelta(days=number),
+            "conditions": seen_conditions,
+            "learner": learner,
+        }
         steps = ((FIRST, "failure"), (SECOND, "explicit_yes")) if cover else ((FIRST, "implicit_ok"),)
         for value, signal in steps if number else ((FIRST, "explicit_yes"),):
             row = update(row, value, signal, **about)  # type: ignore[arg-type]
             decidable = decidable or (count if exact_test_rejects(row, learner.alpha) else 0)
-            found = stratify(row, learner)
-            if found is not None:
-                return SeedSequence(decidable, count, found.column)
+            condition = stratify(row, learner)
+            if condition is not None:
+                return SeedSequence(decidable, count, condition.column)
     return SeedSequence(decidable, 0, "")
 
 
@@ -86,7 +90,7 @@ def conditions(kind: str, noise: NDArray[np.int64]) -> dict[str, str]:
 
 def exact_test_rejects(row: ClarificationDefault, alpha: float) -> bool:
     """Whether a Fisher test at the corrected level rejects."""
-    p = [one for column in row.strata for value in row.counts for one in exact_tests(row, column, value)]
+    p = [p_value for column in row.strata for value in row.counts for p_value in exact_tests(row, column, value)]
     return bool(p) and min(p) <= alpha / len(p)
 
 
@@ -99,7 +103,7 @@ def exact_tests(row: ClarificationDefault, column: str, value: str) -> Iterator[
         yield from (float(hypergeom.sf(k - 1, of, wrong, n)) for k, n in cells)
 
 
-class Found(NamedTuple):
+class SplitRequests(NamedTuple):
     """What became of R rows.
 
     requests: that came until the row split, 0 where it did not, [R]. late: of them, those after it was decidable.
@@ -122,7 +126,7 @@ def requests_until_split(
     noise_columns: int = 20,
     at_most: int = 500,
     learner: Learner | None = None,
-) -> Found:
+) -> SplitRequests:
     """Requests and questions until rows in the situation of case 12 split.
 
     The loop reads first. Page 1 of a coversheet comes back empty, and so does the table of contents of a body that has
@@ -137,11 +141,11 @@ def requests_until_split(
     """
     settings = Learner(split="evidence") if learner is None else learner
     about = (coversheets, contents, accuracy, noise_columns, at_most, settings)
-    requests, late, questions, column = zip(*(_one(rng, *about) for _ in range(rows)), strict=True)
-    return Found(np.array(requests), np.array(late), np.array(questions), tuple(column))
+    requests, late, questions, column = zip(*(_row_until_split(rng, *about) for _ in range(rows)), strict=True)
+    return SplitRequests(np.array(requests), np.array(late), np.array(questions), tuple(column))
 
 
-def _one(
+def _row_until_split(
     rng: np.random.Generator,
     coversheets: float,
     contents: float,
@@ -156,20 +160,20 @@ def _one(
         now = START + timedelta(days=number)
         cover = rng.random() < coversheets
         kind = "coversheet" if cover == (rng.random() < accuracy) else "body"
-        seen = conditions(kind, rng.integers(2, size=noise_columns))
-        about: dict[str, Any] = {"now": now, "conditions": seen, "learner": learner}
-        value, asked = suggest(row, (FIRST, SECOND), learner).value, asks(row, learner)
+        seen_conditions = conditions(kind, rng.integers(2, size=noise_columns))
+        about: dict[str, Any] = {"now": now, "conditions": seen_conditions, "learner": learner}
+        value, is_asked = suggest(row, (FIRST, SECOND), learner).value, asks(row, learner)
         row = met(row, now=now)
         empty = cover if value == FIRST else not cover and rng.random() >= contents
-        questions += asked or empty
+        questions += is_asked or empty
         if empty and row.candidate_votes:
             row = update(row, value, "failure", **about)
         filled = value if not empty else SECOND if value == FIRST else FIRST
-        row = update(row, filled, "explicit_yes" if asked or empty else "implicit_ok", **about)
+        row = update(row, filled, "explicit_yes" if is_asked or empty else "implicit_ok", **about)
         decidable = decidable or (number if exact_test_rejects(row, learner.alpha) else 0)
-        found = stratify(row, learner)
-        if found is not None:
-            return number, number - (decidable or number), questions, found.column
+        condition = stratify(row, learner)
+        if condition is not None:
+            return number, number - (decidable or number), questions, condition.column
     return 0, 0, questions, ""
 
 
@@ -201,8 +205,8 @@ def _splits(
     of, wrong = np.cumsum(at, axis=0), np.cumsum(at & wrong_now[:, None, None], axis=0)
     parts = (of > 0).sum(axis=-1)
     tried = parts > 1
-    found = np.where(of > 0, evidence(wrong, of), 0.0).sum(axis=-1) / np.maximum(parts, 1)
-    return bool((tried & (found >= np.maximum(tried.sum(axis=1, keepdims=True), 1) / learner.alpha)).any())
+    e_values = np.where(of > 0, evidence(wrong, of), 0.0).sum(axis=-1) / np.maximum(parts, 1)
+    return bool((tried & (e_values >= np.maximum(tried.sum(axis=1, keepdims=True), 1) / learner.alpha)).any())
 
 
 def seed_table(rng: np.random.Generator, rows: int) -> None:
@@ -212,15 +216,15 @@ def seed_table(rng: np.random.Generator, rows: int) -> None:
     print(f"| {' | '.join((*head, 'at most 2 after decidable', 'by another column'))} |\n" + "|---" * 6 + "|")
     for bodies, columns in product(BODIES, COLUMNS):
         draws = rng.integers(2, size=(rows if columns else 1, bodies + MOST, columns))
-        found = [seed_sequence(bodies, noise, Learner("posterior", split="evidence")) for noise in draws]
-        decidable, split = (np.array([one[at] for one in found]) for at in (0, 1))
+        sequences = [seed_sequence(bodies, noise, Learner("posterior", split="evidence")) for noise in draws]
+        decidable, split = (np.array([sequence[at] for sequence in sequences]) for at in (0, 1))
         inside = int(((split > 0) & (split - decidable <= 2) | (split > 0) & (decidable == 0)).sum())
-        low, high = (HUNDRED * float(end) for end in clopper_pearson(inside, len(found)))
-        ends = ", ".join(f"{one:.0f}" for one in np.quantile(split, (0.05, 0.5, 0.95)))
-        other = sum(one.column not in {COLUMN, ""} for one in found)
+        low, high = (HUNDRED * float(end) for end in clopper_pearson(inside, len(sequences)))
+        ends = ", ".join(f"{quantile:.0f}" for quantile in np.quantile(split, (0.05, 0.5, 0.95)))
+        by_noise = sum(sequence.column not in {COLUMN, ""} for sequence in sequences)
         first = f"{np.median(decidable):.0f}" if np.median(decidable) else "not before the split"
-        share = f"{HUNDRED * inside / len(found):.1f} % ({low:.1f} to {high:.1f})" if columns else "yes" * inside
-        print(f"| {bodies} | {columns} | {first} | {ends} | {share} | {other} of {len(found)} |")
+        share = f"{HUNDRED * inside / len(sequences):.1f} % ({low:.1f} to {high:.1f})" if columns else "yes" * inside
+        print(f"| {bodies} | {columns} | {first} | {ends} | {share} | {by_noise} of {len(sequences)} |")
 
 
 def traffic_table(rows: int) -> None:
@@ -236,18 +240,19 @@ def traffic_table(rows: int) -> None:
             "contents": contents,
             "learner": Learner(rule=rule, split="evidence"),
         }
-        found = requests_until_split(rng, rows=rows, **about)
-        there = np.array([column == COLUMN for column in found.column])
+        results = requests_until_split(rng, rows=rows, **about)
+        there = np.array([column == COLUMN for column in results.column])
         if not there.any():
             print(f"| {rule} | {share:.0%} | {contents:.0%} | – | – | – | 0 | – |")
             continue
-        spread = ", ".join(f"{one:.0f}" for one in np.quantile(found.requests[there], QUANTILES))
-        late = ", ".join(f"{one:.0f}" for one in np.quantile(found.late[there], (0.5, 0.95)))
-        other = sum(column not in {COLUMN, ""} for column in found.column)
-        asked = np.median(found.questions[there])
+        spread = ", ".join(f"{quantile:.0f}" for quantile in np.quantile(results.requests[there], QUANTILES))
+        late = ", ".join(f"{quantile:.0f}" for quantile in np.quantile(results.late[there], (0.5, 0.95)))
+        by_noise = sum(column not in {COLUMN, ""} for column in results.column)
+        questions = np.median(results.questions[there])
         print(
-            f"| {rule} | {share:.0%} | {contents:.0%} | {spread} | {late} | {asked:.0f} | {there.sum()} | {other} |"
-        )  # fmt: skip
+            f"| {rule} | {share:.0%} | {contents:.0%} | {spread} | {late} "
+            f"| {questions:.0f} | {there.sum()} | {by_noise} |"
+        )
 
 
 def noise_table(rows: int) -> None:

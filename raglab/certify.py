@@ -133,8 +133,8 @@ def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
     adjusted = np.full(len(p), np.nan)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested], kind="stable")]
-    left = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * left))
+    multipliers = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * multipliers))
     return adjusted
 
 

@@ -98,12 +98,12 @@ def display(title: str, facts: Sequence[Sequence[Cell | str]], folds: Sequence[F
       (True, 1, True)
     """
     head = f'<div class="raglab-value tex2jax_ignore mathjax_ignore">{STYLE}<div><b>{escaped(title)}</b></div>'
-    parts, left = [head], MOST_BYTES - _size(head)
+    parts, room = [head], MOST_BYTES - _size(head)
     for place, fold in enumerate((Fold("", facts), *folds)):
-        share = left // (len(folds) + 1 - place)  # what a short fold leaves is for those behind it
+        share = room // (len(folds) + 1 - place)  # what a short fold leaves is for those behind it
         part = _fold(fold, share) if fold.title else _table(fold, share)
         parts.append(part)
-        left -= _size(part)
+        room -= _size(part)
     return "".join((*parts, "</div>"))
 
 
@@ -121,15 +121,15 @@ def _table(fold: Fold, share: int) -> str:
     lines = ["<table>"]
     if fold.head:
         lines.append(f"<tr>{''.join(f'<th>{escaped(name)}</th>' for name in fold.head)}</tr>")
-    left, shown, rows = share - sum(map(_size, lines)) - 200, 0, iter(fold.rows)  # 200: for the line on what is left
+    room, shown, rows = share - sum(map(_size, lines)) - 200, 0, iter(fold.rows)  # 200: for the line on what is left
     cut = None
     for row in islice(rows, MOST_ROWS):
         line = f"<tr>{_cells(row, named=not fold.head)}</tr>"
-        if _size(line) > left:
+        if _size(line) > room:
             cut = row
             break
         lines.append(line)
-        left -= _size(line)
+        room -= _size(line)
         shown += 1
     more = (sum(1 for _ in rows) + (cut is not None)) if fold.total is None else fold.total - shown
     if more:

@@ -327,7 +327,7 @@ def _canonical_pack(value: Any) -> Any:  # noqa: ANN401 - whatever a pack holds
         return [[name, _canonical_pack(held)] for name, held in value.items()]
     if isinstance(value, frozenset):
         return sorted(value)
-    return [_canonical_pack(one) for one in value] if isinstance(value, tuple) else value
+    return [_canonical_pack(item) for item in value] if isinstance(value, tuple) else value
 
 
 def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "pack") -> Pack:
@@ -340,16 +340,16 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
       ValueError: an unknown key or part, a reference to what is not there, a bad expression; names file, key and rule.
     """
     rows = dict(_bundled_pack())
-    kept, retired = without_retired(stated)
+    current, retired = without_retired(stated)
     if retired:
         named = [f"{path}{RETIRED_MEANING.get(path.rpartition('.')[2], '')}" for path in retired[:6]]
         shown = ", ".join(named) + (f" and {len(retired) - 6} more" if len(retired) > 6 else "")
         warn_user(
             f"{where(retired[0])}: {len(retired)} keys of an earlier version do nothing any more: {shown}; remove them."
         )
-    if unread := _unread(kept):
+    if unread := _unread(current):
         warn_user(f"{where(unread[0])}: nothing reads {', '.join(unread)}; correct the names, or remove the entries.")
-    for key, value in kept.items():
+    for key, value in current.items():
         deep = key in MERGED and isinstance(value, Mapping)
         rows[key] = merge_packs(rows.get(key, {}), value) if deep else value
     parts = rows.pop("parts", {})
@@ -367,7 +367,7 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
     try:
         return Pack.model_validate(whole)
     except ValidationError as error:
-        raise ValueError(" ".join(_problem(one, where) for one in error.errors())) from None
+        raise ValueError(" ".join(_problem(problem, where) for problem in error.errors())) from None
 
 
 _RETIRED = {
@@ -391,27 +391,32 @@ def without_retired(stated: Mapping[str, Any]) -> tuple[dict[str, Any], list[str
     """What a pack states but for keys of earlier versions, and the paths of these."""
     retired: list[str] = []
 
-    def kept(value: Any, part: str, path: str) -> Any:  # noqa: ANN401 - whatever a pack holds
+    def current_keys(value: Any, part: str, path: str) -> Any:  # noqa: ANN401 - whatever a pack holds
         if not isinstance(value, Mapping):
             return value
         gone = [key for key in value if key in RETIRED.get(part, ())]
         retired.extend(f"{path}{key}" for key in gone)
         return {key: item for key, item in value.items() if key not in gone}
 
-    rows = kept(stated, "", "")
+    rows = current_keys(stated, "", "")
     for part in ("fields", "wording"):
         if isinstance(rows.get(part), Mapping):
-            rows[part] = {name: kept(item, part, f"{part}.{name}.") for name, item in rows[part].items()}
+            rows[part] = {name: current_keys(item, part, f"{part}.{name}.") for name, item in rows[part].items()}
     for name, item in rows["fields"].items() if isinstance(rows.get("fields"), Mapping) else ():
         if isinstance(item, Mapping) and "reading" in item:
-            rows["fields"][name] = {**item, "reading": kept(item["reading"], "reading", f"fields.{name}.reading.")}
+            rows["fields"][name] = {
+                **item,
+                "reading": current_keys(item["reading"], "reading", f"fields.{name}.reading."),
+            }
     for language, item in rows["wording"].items() if isinstance(rows.get("wording"), Mapping) else ():
         if isinstance(item, Mapping) and isinstance(item.get("fields"), Mapping):
             path = f"wording.{language}.fields"
-            own = {name: kept(texts, "field_wording", f"{path}.{name}.") for name, texts in item["fields"].items()}
+            own = {
+                name: current_keys(texts, "field_wording", f"{path}.{name}.") for name, texts in item["fields"].items()
+            }
             rows["wording"][language] = {**item, "fields": own}
     if "vague_role" in rows:
-        rows["vague_role"] = kept(rows["vague_role"], "vague_role", "vague_role.")
+        rows["vague_role"] = current_keys(rows["vague_role"], "vague_role", "vague_role.")
     return rows, retired
 
 
@@ -432,7 +437,7 @@ def _expand_parts(value: Any, parts: Mapping[str, str], path: str, where: Callab
         return _fill_expressions(value, parts, path, where)
     if isinstance(value, Mapping):
         return {key: _expand_parts(held, parts, f"{path}.{key}", where) for key, held in value.items()}
-    return [_expand_parts(one, parts, path, where) for one in value] if isinstance(value, list) else value
+    return [_expand_parts(item, parts, path, where) for item in value] if isinstance(value, list) else value
 
 
 def _text_size(value: Any) -> int:  # noqa: ANN401 - whatever a pack holds

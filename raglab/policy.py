@@ -358,12 +358,12 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
 
     def __repr__(self) -> str:
         changes = [f"{path} {told_value(value)}" for path, (value, _) in self.diff().items()]
-        text, left = "", len(changes)
+        text, rest = "", len(changes)
         for change in changes:
             if len(text) + len(change) > _LONGEST_DIFF:
                 break
-            text, left = f"{text}, {change}", left - 1
-        more = f", … {left} more" if left else ""
+            text, rest = f"{text}, {change}", rest - 1
+        more = f", … {rest} more" if rest else ""
         what = (
             f"{len(changes)} change{'' if len(changes) == 1 else 's'}: {(text + more)[2:]}" if changes else "published"
         )

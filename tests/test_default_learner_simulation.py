@@ -15,13 +15,13 @@ from raglab.default_learner import (
     Learner,
     Priced,
     World,
-    asked,
     asks,
     confidence_paths,
     init,
     looked,
     lookup,
     met,
+    request_outcomes,
     silence,
     simulate,
     split,
@@ -157,7 +157,7 @@ def test_simulation_equals_the_rows_one_by_one(made: World, learner: Learner) ->
     But for values that tie: rows take the one that was voted on first, arrays the first candidate. None tie here.
     """
     sizes = {"users": 7, "requests": 80, "seed": 2}
-    fast, plain = asked(made, learner, **sizes), one_by_one(made, learner, **sizes)
+    fast, plain = request_outcomes(made, learner, **sizes), one_by_one(made, learner, **sizes)
     for name in ("question", "error", "unanswered", "unnoticed", "slot", "split"):
         assert np.array_equal(getattr(fast, name), getattr(plain, name)), name
     if made.columns and learner.stratify:
@@ -166,9 +166,9 @@ def test_simulation_equals_the_rows_one_by_one(made: World, learner: Learner) ->
 
 def test_one_user_by_head() -> None:
     """vote_share asks at the first request, then at every fifth for ever; a first candidate that is wrong is named."""
-    found = asked(world({"a": {"x": 1.0}}), Learner(), users=1, requests=20, seed=0)
+    found = request_outcomes(world({"a": {"x": 1.0}}), Learner(), users=1, requests=20, seed=0)
     assert np.flatnonzero(found.question[0]).tolist() == [0, 4, 9, 14, 19]
-    other = asked(world({"a": {"x": 0.0, "y": 1.0}}), Learner(), users=1, requests=20, seed=0)
+    other = request_outcomes(world({"a": {"x": 0.0, "y": 1.0}}), Learner(), users=1, requests=20, seed=0)
     assert other.question.tolist() == found.question.tolist()
     assert not other.error.any()
     assert not other.unanswered.any()
@@ -176,7 +176,7 @@ def test_one_user_by_head() -> None:
 
 def test_who_names_nothing_is_not_answered() -> None:
     """With two candidates and users who only say no, the wrong first one is asked about again and again."""
-    found = asked(world({"a": {"x": 0.0, "y": 1.0}}, names=0.0), Learner(), users=3, requests=9, seed=0)
+    found = request_outcomes(world({"a": {"x": 0.0, "y": 1.0}}, names=0.0), Learner(), users=3, requests=9, seed=0)
     assert found.unanswered.all()
     assert request_costs(found, 1.0, 10.0).tolist() == [[2.0] * 9] * 3
 
@@ -184,11 +184,11 @@ def test_who_names_nothing_is_not_answered() -> None:
 def test_a_stable_default_is_asked_once() -> None:
     """Under the posterior, whichever value it is; users who only say no are asked until they say what is right."""
     shares = {"a": {"x": 0.5, "y": 0.3, "z": 0.2}}
-    found = asked(world(shares), Learner("posterior"), users=200, requests=60, seed=0)
+    found = request_outcomes(world(shares), Learner("posterior"), users=200, requests=60, seed=0)
     assert (found.question.sum(axis=1) == 1).all()
     assert found.question[:, 0].all()
     assert not found.error.any()
-    mute = asked(world(shares, names=0.8), Learner("posterior"), users=400, requests=60, seed=0)
+    mute = request_outcomes(world(shares, names=0.8), Learner("posterior"), users=400, requests=60, seed=0)
     assert 1.0 < mute.question.sum(axis=1).mean() < 1.2
     assert not mute.question[:, 20:].any()
 
@@ -196,36 +196,40 @@ def test_a_stable_default_is_asked_once() -> None:
 def test_baselines_by_head() -> None:
     """Always asking never errs, never asking errs until it was corrected, the oracle errs on noise alone."""
     made = world({"a": {"x": 0.0, "y": 1.0}}, notices=1.0)
-    by = {name: asked(made, name, users=4, requests=10, seed=1) for name in BASELINES}
+    by = {name: request_outcomes(made, name, users=4, requests=10, seed=1) for name in BASELINES}
     assert by["always_ask"].question.all()
     assert not by["always_ask"].error.any()
     assert not by["never_ask"].question.any()
     assert by["never_ask"].error.tolist() == [[True] + [False] * 9] * 4
     assert not (by["oracle"].question | by["oracle"].error).any()
-    noisy = asked(made._replace(noise=np.array([0.09])), "oracle", users=400, requests=50, seed=1)
+    noisy = request_outcomes(made._replace(noise=np.array([0.09])), "oracle", users=400, requests=50, seed=1)
     assert not noisy.question.any()
     assert noisy.error.mean() == pytest.approx(0.09, abs=0.01)
-    assert asked(made._replace(noise=np.array([0.11])), "oracle", users=4, requests=10, seed=1).question.all()
+    assert request_outcomes(
+        made._replace(noise=np.array([0.11])), "oracle", users=4, requests=10, seed=1
+    ).question.all()
 
 
 def test_the_oracle_knows_what_a_question_costs() -> None:
     """A stray that comes back empty is asked about by its likeliest other value; an unanswered question costs two."""
     base = {"a": {"x": 1.0, "y": 0.0}}
-    told = asked(world(base, noise=0.3, detects=1.0, names=0.0), "oracle", users=50, requests=40, seed=0)
+    told = request_outcomes(world(base, noise=0.3, detects=1.0, names=0.0), "oracle", users=50, requests=40, seed=0)
     assert told.question.mean() == pytest.approx(0.3, abs=0.05)
     assert not (told.unanswered | told.error).any()
     for names, questions in ((1.0, 1.0), (0.0, 0.0)):  # 0.105 * 10 = 1.05, against 1 or 1 + 0.105
-        found = asked(world(base, noise=0.105, names=names), "oracle", users=5, requests=10, seed=0)
+        found = request_outcomes(world(base, noise=0.105, names=names), "oracle", users=5, requests=10, seed=0)
         assert found.question.mean() == questions
 
 
 def test_a_priced_learner_asks_only_what_is_worth_it() -> None:
     """Ten for an error against one for a question: from nine tenths of the evidence on, nothing is asked."""
     made = world({"a": {"x": 1.0, "y": 0.0}})
-    plain, priced = (asked(made, one, users=1, requests=200, seed=0) for one in (Learner(), Priced(Learner())))
+    plain, priced = (
+        request_outcomes(made, one, users=1, requests=200, seed=0) for one in (Learner(), Priced(Learner()))
+    )
     assert plain.question.sum() == 41
     assert np.flatnonzero(priced.question[0]).tolist() == [0, 4, 9]  # 3 yes, 8 silences: 8 / 9 … 9.5 / 10.5 > 0.9
-    free = asked(made, Priced(Learner()), users=1, requests=200, seed=0, question_cost=0.0)
+    free = request_outcomes(made, Priced(Learner()), users=1, requests=200, seed=0, question_cost=0.0)
     assert np.array_equal(free.question, plain.question)
 
 
@@ -267,10 +271,10 @@ def test_a_user_has_so_many_contexts() -> None:
 def test_same_bits_for_any_workers_users_and_company() -> None:
     """Two processes, more users and other policies beside change nothing."""
     made, sizes = tastes(), {"requests": 20, "seed": 5}
-    one = asked(made, Learner(), users=BLOCK + 70, **sizes)
-    two = asked(made, Learner(), users=BLOCK + 70, n_jobs=2, **sizes)
+    one = request_outcomes(made, Learner(), users=BLOCK + 70, **sizes)
+    two = request_outcomes(made, Learner(), users=BLOCK + 70, n_jobs=2, **sizes)
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
-    fewer = asked(made, Learner(), users=BLOCK, **sizes)
+    fewer = request_outcomes(made, Learner(), users=BLOCK, **sizes)
     assert np.array_equal(fewer.question, one.question[:BLOCK])
     assert user_blocks(BLOCK + 70) == [BLOCK, 70]
     alone = simulate(made, {"a": Learner()}, users=30, **sizes)
@@ -282,8 +286,8 @@ def test_table_of_a_simulation() -> None:
     """A row a policy and bucket; rates add up to what was asked; intervals hold their rate; silence ends unknown."""
     made, sizes = tastes(), {"users": 60, "requests": 35, "seed": 2}
     table = simulate(made, {"learner": Learner(), "oracle": "oracle"}, buckets=4, **sizes)
-    found = asked(made, Learner(), **sizes)
-    best = asked(made, "oracle", **sizes)
+    found = request_outcomes(made, Learner(), **sizes)
+    best = request_outcomes(made, "oracle", **sizes)
     rows = table[table["policy"] == "learner"]
     size = rows["last"] - rows["first"] + 1
     assert rows["last"].tolist() == [9, 18, 26, 35]
@@ -338,12 +342,12 @@ def test_the_cover_sheet_is_found_and_noise_is_not() -> None:
     """
     made = cover(noise_columns=20)
     sizes = {"users": 300, "requests": 120, "seed": 0}
-    found = asked(made, Learner("posterior", split="evidence"), **sizes)
+    found = request_outcomes(made, Learner("posterior", split="evidence"), **sizes)
     assert (found.column == 0).mean() > 0.99
     hidden = made._replace(columns=(), levels=made.levels[..., :0])
-    false = asked(hidden, Learner("posterior", split="evidence"), **sizes)
+    false = request_outcomes(hidden, Learner("posterior", split="evidence"), **sizes)
     assert (false.split >= 0).mean() < 0.05
-    assert (asked(hidden, Learner("posterior"), **sizes).split >= 0).mean() > 0.95
+    assert (request_outcomes(hidden, Learner("posterior"), **sizes).split >= 0).mean() > 0.95
     assert found.question[:, 100:].mean() < 0.05 < false.question[:, 100:].mean()
 
 
@@ -401,7 +405,7 @@ def test_displays_draw_what_was_found() -> None:
     assert [line.get_label() for line in curves.lines_] == ["published", "oracle"]
     pd.testing.assert_frame_equal(curves.frame(), table)
     assert "<img" in curves._repr_html_()
-    rows = {"published": silence(asked(made, Learner(), **sizes))}
+    rows = {"published": silence(request_outcomes(made, Learner(), **sizes))}
     shown = SilenceDisplay.from_silence(rows)
     assert shown.frame()["share"].is_monotonic_increasing
     assert "% silent in the end" in shown.ax_.get_legend_handles_labels()[1][0]

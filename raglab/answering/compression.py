@@ -256,13 +256,13 @@ def compress(
     for line in ranked:
         if line.carries or line.passage in alone:
             take(line, budget)
-    left = [
+    remaining = [
         passage._replace(text=join_pieces(whole, own))
         for place, (passage, whole, own) in enumerate(zip(passages, cuts, selections, strict=True))
         if own or place in keep
     ]
     every = (_complete_passage(whole, own) for whole, own in zip(cuts, selections, strict=True))
-    return Compression(tuple(left), tuple(tuple(sorted(own)) for own in every), sum(spent))
+    return Compression(tuple(remaining), tuple(tuple(sorted(own)) for own in every), sum(spent))
 
 
 def _cost(count: Count, whole: PassagePieces, text: str) -> int:

@@ -56,10 +56,10 @@ def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -
         is_title = is_title_possible and words in titles and not _ITEM.match(line)
         return (is_title or words == _words(question)) and words not in _stated(passages)
 
-    left = ["" if isinstance(part, str) and is_echo(part) else part for part in parts]
-    if left == parts:
+    lines = ["" if isinstance(part, str) and is_echo(part) else part for part in parts]
+    if lines == parts:
         return answer
-    return "\n".join(part if isinstance(part, str) else "\n".join(part.source) for part in left)
+    return "\n".join(part if isinstance(part, str) else "\n".join(part.source) for part in lines)
 
 
 def _without_marks(line: str) -> str:

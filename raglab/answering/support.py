@@ -350,15 +350,15 @@ def _score_left(words: Sequence[Word], matches: dict[int, _WordMatch], brief: fl
     Args:
       brief: share of their effect that they have in a claim of this length.
     """
-    left = 1.0
+    factor = 1.0
     for share in _negation_shares(words, matches)[:MOST_TURNED]:
-        left *= 1.0 - (1.0 - TURNED) * brief * share
+        factor *= 1.0 - (1.0 - TURNED) * brief * share
     shares = [matches[at].share if at in matches else 0.0 for at, word in enumerate(words) if word.kind == NUMBER]
     if shares:
-        left *= 1.0 - (1.0 - UNPROVEN) * brief * max(0.0, 1.0 - min(shares) / PROVEN)
+        factor *= 1.0 - (1.0 - UNPROVEN) * brief * max(0.0, 1.0 - min(shares) / PROVEN)
     if any(word.kind == NAME and at not in matches for at, word in enumerate(words)):
-        left *= 1.0 - (1.0 - UNNAMED) * brief
-    return left
+        factor *= 1.0 - (1.0 - UNNAMED) * brief
+    return factor
 
 
 def _negation_shares(words: Sequence[Word], matches: dict[int, _WordMatch]) -> list[float]:

@@ -445,10 +445,10 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from people, documents or models is escaped."""
-        left = "text-align: left; vertical-align: top"
-        text = f"{left}; white-space: pre-wrap"
+        cell_style = "text-align: left; vertical-align: top"
+        text = f"{cell_style}; white-space: pre-wrap"
         rows = "".join(
-            f'<tr><th style="{left}">{html_text(head)}</th><td style="{text}">{html_text(words)}</td></tr>'
+            f'<tr><th style="{cell_style}">{html_text(head)}</th><td style="{text}">{html_text(words)}</td></tr>'
             for head, words in self.lines()
         )
         return f'<table class="{NO_MATH}">{rows}</table>'

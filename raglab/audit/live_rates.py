@@ -128,13 +128,15 @@ def live_rates(
         requests = known_requests(entries, last=last if newest else None, days=days if newest else None)
     rows = []
     for part in _windows(requests, last, days, every):
-        decided = [one for one in part if not one.first.failed]  # a model that fails has decided nothing (rule S0.1)
+        decided = [
+            request for request in part if not request.first.failed
+        ]  # a model that fails has decided nothing (rule S0.1)
         about = {"until": part[-1].first.at, "since": part[0].first.at, "level": level}
         about |= {"requests": len(decided), "errors": len(part) - len(decided)}
         rows += [{**about, **row} for row in window_rates(decided, level)]
-    made = pd.DataFrame(rows, columns=list(COLUMNS))
-    moments = {name: pd.to_datetime(made[name], utc=True, format="ISO8601") for name in ("until", "since")}
-    return made.assign(**moments)
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    moments = {name: pd.to_datetime(frame[name], utc=True, format="ISO8601") for name in ("until", "since")}
+    return frame.assign(**moments)
 
 
 def _windows(
@@ -145,7 +147,7 @@ def _windows(
         return
     count = len(requests)
     ends = [count] if every is None else [*range(count, 0, -every)][::-1]
-    times = [one.first.at for one in requests]
+    times = [request.first.at for request in requests]
     for end in ends:
         start = max(0, end - last) if last is not None else 0
         if days is not None:
@@ -155,17 +157,17 @@ def _windows(
 
 def window_rates(requests: Sequence[KnownRequest], level: float) -> Iterator[dict[str, Any]]:
     """Estimate and interval of each rate over some requests, from labels and from feedback."""
-    covered = [one for one in requests if one.sample]
-    labelled = sum(one.drawn and bool(one.label) for one in covered)
-    feedback = [(one.first.status, one.feedback) for one in requests if one.feedback is not None]
+    covered = [request for request in requests if request.sample]
+    labelled = sum(request.drawn and bool(request.label) for request in covered)
+    feedback = [(request.first.status, request.feedback) for request in requests if request.feedback is not None]
     for rate in LIVE_RATES:
         share, bounds = _from_labels(covered, rate, level) if labelled else (float("nan"), _NOTHING)
         counts = {"known": labelled, "covered": len(covered), "unknown": len(requests) - labelled}
         yield {"rate": rate.name, "source": "labels", **_estimate(share, bounds), **counts}
-        wanted = [status for status, told in feedback if told.label in rate.labels]
+        wanted = [status for status, entry in feedback if entry.label in rate.labels]
         yield _feedback_row(rate.name, wanted.count(rate.status), len(wanted), len(requests) - len(feedback), level)
-    answers = [told.corrected for status, told in feedback if status == "ok"]
-    silent = sum(one.first.status == "ok" for one in requests) - len(answers)
+    answers = [entry.corrected for status, entry in feedback if status == "ok"]
+    silent = sum(request.first.status == "ok" for request in requests) - len(answers)
     yield _feedback_row(CORRECTIONS, sum(answers), len(answers), silent, level)
 
 
@@ -189,15 +191,15 @@ def _from_labels(covered: Sequence[KnownRequest], rate: LiveRate, level: float) 
     What a draw took of a window is a draw of the window's own requests: each stratum of each draw is one by itself.
     """
     parts: dict[tuple[str, str], list[KnownRequest]] = {}
-    for one in covered:
-        parts.setdefault((one.sample, one.first.stratum), []).append(one)
+    for request in covered:
+        parts.setdefault((request.sample, request.first.stratum), []).append(request)
     top: list[Stratum] = []
     rest: list[Stratum] = []
     for of in parts.values():
-        drawn = [one for one in of if one.drawn]
-        hits = sum(one.label in rate.labels for one in drawn)
-        made = Stratum(len(of), len(drawn), hits, sum(not one.label for one in drawn))
-        (top if of[0].first.status == rate.status else rest).append(made)
+        drawn = [request for request in of if request.drawn]
+        hits = sum(request.label in rate.labels for request in drawn)
+        stratum = Stratum(len(of), len(drawn), hits, sum(not request.label for request in drawn))
+        (top if of[0].first.status == rate.status else rest).append(stratum)
     share, bounds = stratified_share(top, rest, level)
     return share, _NOTHING if isnan(share) else bounds  # 0 of 0, or of nothing that is known
 
@@ -214,14 +216,14 @@ def known_requests(log: Entries, *, last: int | None = None, days: float | None 
         for row in log.rows(SAMPLES)
         if row["sample"] in begun
     ]
-    found = []
-    for one in first:
+    known = []
+    for entry in first:
         # It could be drawn where it was decided by then; of several draws the latest speaks for it.
-        could = [each for each in samples if each[1] <= one.request <= each[2] and one.decision < each[0]]
-        sample, drawn = (could[-1][3], one.request_id in could[-1][4]) if could else ("", False)
-        label = labels.get((sample, one.request_id), "") if drawn else ""
-        found.append(KnownRequest(one, sample, drawn, label, feedback.get(one.request_id)))
-    return found
+        could = [each for each in samples if each[1] <= entry.request <= each[2] and entry.decision < each[0]]
+        sample, drawn = (could[-1][3], entry.request_id in could[-1][4]) if could else ("", False)
+        label = labels.get((sample, entry.request_id), "") if drawn else ""
+        known.append(KnownRequest(entry, sample, drawn, label, feedback.get(entry.request_id)))
+    return known
 
 
 def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[str, Feedback]:
@@ -233,7 +235,7 @@ def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[
     """
     rows = list(log.rows(REQUESTS, columns=("seq", "request_id", "rephrases"), after=after))
     rephrased = {row["rephrases"]: row["request_id"] for row in rows if row["rephrases"]}
-    status = {one.request_id: one.status for one in first}
+    status = {entry.request_id: entry.status for entry in first}
     proposed = {row["request_id"]: row["proposed"] for row in log.rows(CLARIFICATIONS, after=after)}
     columns = ("request_id", "signal", "value")
     signals = list(log.rows(CHANGES, columns=columns, after=after))
@@ -244,18 +246,18 @@ def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[
     replied = {row["request_id"] for row in log.rows(REPLIES, columns=("request_id",), after=after)} & (
         confirmed | corrected
     )
-    told: dict[str, Feedback] = {}
-    for one in first:
-        name = one.request_id
-        if one.status == "refuse" and status.get(rephrased.get(name, "")) == "ok":
-            told[name] = Feedback("ok", corrected=False)
+    feedback: dict[str, Feedback] = {}
+    for entry in first:
+        name = entry.request_id
+        if entry.status == "refuse" and status.get(rephrased.get(name, "")) == "ok":
+            feedback[name] = Feedback("ok", corrected=False)
         elif name in proposed and name in replied:
-            told[name] = Feedback("ok" if name in agreed else "ambiguous", corrected=False)
-        elif one.status == "ok" and (name in corrected or name in rephrased):
-            told[name] = Feedback("", corrected=True)
-        elif one.status == "ok" and name in confirmed:
-            told[name] = Feedback("ok", corrected=False)
-    return told
+            feedback[name] = Feedback("ok" if name in agreed else "ambiguous", corrected=False)
+        elif entry.status == "ok" and (name in corrected or name in rephrased):
+            feedback[name] = Feedback("", corrected=True)
+        elif entry.status == "ok" and name in confirmed:
+            feedback[name] = Feedback("ok", corrected=False)
+    return feedback
 
 
 def _agrees(change: Mapping[str, Any], proposed: Mapping[str, str | None]) -> bool:

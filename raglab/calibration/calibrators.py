@@ -389,8 +389,8 @@ def brier_decomposition(y: ArrayLike, p: ArrayLike) -> Brier:
     worse = (levels.at - again) * (levels.n * (levels.at + again) - 2 * levels.k)
     mcb = max(float(worse.sum()) / n, 0.0)
     unc = k * (n - k) / n**2
-    left = float((true * (size - true) / size).sum()) / n  # score of the recalibrated
-    dsc = max(unc - left, 0.0)
+    recalibrated = float((true * (size - true) / size).sum()) / n  # score of the recalibrated
+    dsc = max(unc - recalibrated, 0.0)
     return Brier(mcb - dsc + unc, mcb, dsc, unc)
 
 
@@ -498,8 +498,8 @@ def cross_fitted(
         rows = fold == held
         n = levels.n - np.bincount(place[rows], minlength=levels.at.size)
         k = levels.k - np.bincount(place[rows & outcome], minlength=levels.at.size)
-        left = n > 0
-        p[rows] = apply(fit_counts(ScoreLevels(levels.at[left], n[left], k[left]), method), value[rows])
+        has_cases = n > 0
+        p[rows] = apply(fit_counts(ScoreLevels(levels.at[has_cases], n[has_cases], k[has_cases]), method), value[rows])
     return p
 
 

@@ -108,8 +108,8 @@ def index(
         "index_mb": index_mb,
         "download": download,
     }
-    made = build_index(loaded, out, policy=None if policy is None else Policy.load(policy), **more)
-    show({"index": str(out), "chunks": len(loaded.chunks), "fingerprint": made}, as_json=as_json)
+    fingerprint = build_index(loaded, out, policy=None if policy is None else Policy.load(policy), **more)
+    show({"index": str(out), "chunks": len(loaded.chunks), "fingerprint": fingerprint}, as_json=as_json)
 
 
 def add(
@@ -141,10 +141,12 @@ def remove(
     _show_change(folder, remove_documents(folder, names), as_json=as_json)
 
 
-def _show_change(folder: Path, made: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a change of an index
-    parts = {name: list(getattr(made, name)) for name in ("added", "replaced", "removed")}
+def _show_change(folder: Path, change: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a change of an index
+    parts = {name: list(getattr(change, name)) for name in ("added", "replaced", "removed")}
     stated = parts if as_json else {name: visible(", ".join(names)) or "none" for name, names in parts.items()}
-    show({"index": str(folder), **stated, "chunks": made.n_chunks, "fingerprint": made.fingerprint}, as_json=as_json)
+    show(
+        {"index": str(folder), **stated, "chunks": change.n_chunks, "fingerprint": change.fingerprint}, as_json=as_json
+    )
 
 
 def _keep_corpus(out: Path, corpus: Path, policy: Path | None) -> None:
@@ -179,7 +181,7 @@ def ask(
     as_json: AsJson = False,
 ) -> None:
     """Answer a question from an index, refuse it, or ask back."""
-    from raglab.live.ask import ask as asked
+    from raglab.live.ask import ask as ask_system
     from raglab.live.clarifier import clarifier_maker
     from raglab.live.system import System
 
@@ -187,16 +189,16 @@ def ask(
         clarifier_maker("--clarify")
     parts = _open_models(model, parser, base_url, nli)
     system = System.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
-    said = asked(question, system=system, selected_option=select, documents=document, session=session)
+    response = ask_system(question, system=system, selected_option=select, documents=document, session=session)
     if as_json:
-        say_json_text(said.json())
+        say_json_text(response.json())
         return
-    say(_response_text(said, folder, policy))
-    while said["clarification"] is not None and _on_terminal():
-        said = _prompt_reply(said, system)
-        say(_response_text(said, folder, policy))
+    say(_response_text(response, folder, policy))
+    while response["clarification"] is not None and _on_terminal():
+        response = _prompt_reply(response, system)
+        say(_response_text(response, folder, policy))
     if explain:
-        _print_checks(said)
+        _print_checks(response)
 
 
 def reply(
@@ -224,13 +226,13 @@ def reply(
     clarifier_maker("raglab reply")
     parts = _open_models(model, parser, base_url, nli)
     system = System.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
-    said = replied(request_id, answer, system=system, question=question)
+    response = replied(request_id, answer, system=system, question=question)
     if as_json:
-        say_json_text(said.json())
+        say_json_text(response.json())
         return
-    say(_response_text(said, folder, policy))
+    say(_response_text(response, folder, policy))
     if explain:
-        _print_checks(said)
+        _print_checks(response)
 
 
 def signals(
@@ -247,48 +249,58 @@ def signals(
     from raglab.live.measured_signals import add_signals
 
     keep_inputs(out, path, policy)
-    made = add_signals(load_trace(path), signal, policy=load_policy(policy))
-    made.save(out)
-    show({"trace": str(out), "signals": list(made.signals), "fingerprint": made.fingerprint}, as_json=as_json)
+    trace = add_signals(load_trace(path), signal, policy=load_policy(policy))
+    trace.save(out)
+    show({"trace": str(out), "signals": list(trace.signals), "fingerprint": trace.fingerprint}, as_json=as_json)
 
 
-def _response_text(said: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 - a response
-    told = (said["status"], said["arm_reason"], _confidence_text(said), said["policy_id"])
-    lines = [visible(" · ".join(filter(None, told)))]
-    asked, default = said["clarification"], said["default_applied"]
-    if asked is not None:
-        lines += [visible(asked["question_to_user"])]
+def _response_text(response: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 - a response
+    head = (response["status"], response["arm_reason"], _confidence_text(response), response["policy_id"])
+    lines = [visible(" · ".join(filter(None, head)))]
+    question, default = response["clarification"], response["default_applied"]
+    if question is not None:
+        lines += [visible(question["question_to_user"])]
         texts = [
-            one["text"] if one["text"] == one["value"] else f"{one['value']}  {one['text']}" for one in said["options"]
+            option["text"] if option["text"] == option["value"] else f"{option['value']}  {option['text']}"
+            for option in response["options"]
         ]
         lines += [visible(f"  {text}") for text in texts]
-        command = ["raglab", "reply", str(folder), said["request_id"], *(() if policy is None else ("-p", str(policy)))]
+        command = [
+            "raglab",
+            "reply",
+            str(folder),
+            response["request_id"],
+            *(() if policy is None else ("-p", str(policy))),
+        ]
         lines += [visible(f"Reply with: {shlex.join(command)} yes, no, or a value.")]
-    elif said["status"] == "ambiguous":
+    elif response["status"] == "ambiguous":
         lines += ["Which of these do you mean? Ask again with --select ID."]
-        lines += [visible(f"  {one['id']}  {', '.join(one['sources'])}: {one['text']} …") for one in said["options"]]
+        lines += [
+            visible(f"  {option['id']}  {', '.join(option['sources'])}: {option['text']} …")
+            for option in response["options"]
+        ]
     else:
-        lines += [said["answer"]]
-    if said["refusal_reason"]:
-        lines += [visible(f"because {said['refusal_reason']}")]
-    if said["sources"]:
-        lines += ["sources: " + visible(", ".join(said["sources"]))]
-    if said.record.propensity is not None or default is not None:
-        lines += [f"request: {said['request_id']}"]
-    return "\n".join([*lines, *(visible(f"warning: {text}") for text in said["warnings"])])
+        lines += [response["answer"]]
+    if response["refusal_reason"]:
+        lines += [visible(f"because {response['refusal_reason']}")]
+    if response["sources"]:
+        lines += ["sources: " + visible(", ".join(response["sources"]))]
+    if response.record.propensity is not None or default is not None:
+        lines += [f"request: {response['request_id']}"]
+    return "\n".join([*lines, *(visible(f"warning: {text}") for text in response["warnings"])])
 
 
-def _confidence_text(said: Any) -> str:  # noqa: ANN401 - a response
-    return "" if said["confidence"] is None else f"confidence {decimals(said['confidence'])}"
+def _confidence_text(response: Any) -> str:  # noqa: ANN401 - a response
+    return "" if response["confidence"] is None else f"confidence {decimals(response['confidence'])}"
 
 
-def _print_checks(said: Any) -> None:  # noqa: ANN401 - a response
+def _print_checks(response: Any) -> None:  # noqa: ANN401 - a response
     import pandas as pd
 
-    table = pd.DataFrame(said.record.checks)
+    table = pd.DataFrame(response.record.checks)
     if len(table):
         say("\n" + table_text(table[["gate", "rule", "margin", "passes", "text"]]))
-    say("\n" + " · ".join(f"{stage} {ms:.1f} ms" for stage, ms in said.record.ms.items()))
+    say("\n" + " · ".join(f"{stage} {ms:.1f} ms" for stage, ms in response.record.ms.items()))
 
 
 def _on_terminal() -> bool:
@@ -298,15 +310,15 @@ def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _prompt_reply(said: Any, system: Any) -> Any:  # noqa: ANN401 - responses and a system
+def _prompt_reply(response: Any, system: Any) -> Any:  # noqa: ANN401 - responses and a system
     """Response to what the user types; a reply that is refused is asked for again."""
     from raglab.live.ask import reply as replied
 
-    proposed = said["clarification"]["proposed_default"]
+    proposed = response["clarification"]["proposed_default"]
     while True:
         typed = typer.prompt("yes, no, or a value", default=None if proposed is None else "yes")
         try:
-            return replied(said["request_id"], typed, system=system)
+            return replied(response["request_id"], typed, system=system)
         except ValueError as error:
             say(f"raglab: {one_line(str(error))}", err=True)
 
@@ -316,16 +328,16 @@ def _open_models(model: str | None, parser: str | None, base_url: str | None, nl
     if model is None and parser is None and base_url is not None:
         msg = f"base_url goes with a model, got {base_url} alone; name the model with --model or --parser."
         raise ValueError(msg)
-    made: dict[str, Any] = {"generator": None, "parser": None, "scorer": _scorer(nli)}
+    models: dict[str, Any] = {"generator": None, "parser": None, "scorer": _scorer(nli)}
     if model is not None:
         from raglab.answering.generation import ModelGenerator
 
-        made["generator"] = ModelGenerator(_client(model, base_url))
+        models["generator"] = ModelGenerator(_client(model, base_url))
     if parser is not None:
         from raglab.extension_points import extension
 
-        made["parser"] = extension("model_parser", "clarification", "--parser")(_client(parser, base_url))
-    return made
+        models["parser"] = extension("model_parser", "clarification", "--parser")(_client(parser, base_url))
+    return models
 
 
 def _client(model: str, base_url: str | None) -> Any:  # noqa: ANN401 - a client

@@ -209,7 +209,7 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
     )
     terms = [("bias", model.bias[own] - model.bias[rival]), *((name, share) for share, name in parts[:PARTS] if share)]
     listed = ", ".join(f"{name} {share:+.2f}" for name, share in terms)
-    left = float(logits[own] - logits[rival]) - sum(share for _, share in terms)
+    rest = float(logits[own] - logits[rival]) - sum(share for _, share in terms)
     chance = ", ".join(
         f"{name} {p:.2f}" for name, p in zip(names, evidence.probability[:, 0, row].tolist(), strict=True)
     )
@@ -219,7 +219,7 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
         own=names[own],
         other=names[rival],
         listed=listed,
-        left=f"{left:+.2f}",
+        left=f"{rest:+.2f}",
     )
 
 
@@ -435,7 +435,7 @@ class Decisions(CaseVerdicts):
         evidence, thresholds = self.tables.evidence, self.thresholds
         read = self.measurements
         can_ask = np.asarray(read("n_options_all")) >= LEAST_OPTIONS
-        left = wanted.copy()
+        is_open = wanted.copy()
         steps = [step for step in (*thresholds.order.before, *thresholds.order.after) if step.gate.name == SIGNALS]
         for step in steps:
             user = thresholds.user.only(step.names)
@@ -456,10 +456,10 @@ class Decisions(CaseVerdicts):
                 margins |= {f"{OWN}.{n}": own.headroom(read) for n, own in user.own.items() if own.firing == act}
                 for name, margin in margins.items():
                     fires = (
-                        left & acts & ~gates.meets_threshold(np.reshape(np.broadcast_to(margin, (1, len(self))), -1))
+                        is_open & acts & ~gates.meets_threshold(np.reshape(np.broadcast_to(margin, (1, len(self))), -1))
                     )
                     names[fires] = name
-                    left &= ~fires
+                    is_open &= ~fires
 
     @cached_property
     def measurements(self) -> chain.GateMeasurements:

@@ -159,11 +159,11 @@ def intent_by_rules(question: str, rules: Sequence[IntentPattern]) -> Intent:
     """
     text = unaccented(question.replace("’", "'"))  # as the patterns are written
     spoke = [rule for rule in rules if _occurs(rule, text)]
-    left = {flag: prod(1.0 - rule.weight for rule in spoke if rule.flag == flag) for flag in FLAGS}
+    absence = {flag: prod(1.0 - rule.weight for rule in spoke if rule.flag == flag) for flag in FLAGS}
     reasons: dict[str, tuple[str, ...]] = {
         flag: tuple(rule.name for rule in spoke if rule.flag == flag) for flag in FLAGS
     }
-    return Intent(1.0 - left["graph"], 1.0 - left["table"], 1.0 - left["complexity"], reasons)
+    return Intent(1.0 - absence["graph"], 1.0 - absence["table"], 1.0 - absence["complexity"], reasons)
 
 
 def _occurs(rule: IntentPattern, text: str) -> bool:

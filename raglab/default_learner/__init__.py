@@ -35,7 +35,15 @@ from raglab.default_learner.default_updates import (
     worth_asking,
 )
 from raglab.default_learner.document_roles import document_roles
-from raglab.default_learner.simulation import Priced, World, asked, confidence_paths, silence, simulate, world
+from raglab.default_learner.simulation import (
+    Priced,
+    World,
+    confidence_paths,
+    request_outcomes,
+    silence,
+    simulate,
+    world,
+)
 from raglab.default_learner.stratification import Split, looked, source_split, split, stored_split, stratify
 
 __all__ = [
@@ -52,7 +60,6 @@ __all__ = [
     "Suggested",
     "World",
     "Worth",
-    "asked",
     "asks",
     "confidence_paths",
     "document_roles",
@@ -63,6 +70,7 @@ __all__ = [
     "looked",
     "lookup",
     "met",
+    "request_outcomes",
     "shares",
     "silence",
     "simulate",

@@ -183,8 +183,12 @@ def add_signal(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLi
     """
     n_values = votes.counts.shape[-2]
     whats = (np.asarray(value), np.asarray(signal), np.asarray(named))
-    about, kind, other = (np.broadcast_to(what, votes.n.shape).reshape(-1) for what in whats)
-    for name, what, ends in (("value", about, n_values), ("signal", kind, len(SIGNALS)), ("named", other, n_values)):
+    about, kind, correction = (np.broadcast_to(what, votes.n.shape).reshape(-1) for what in whats)
+    for name, what, ends in (
+        ("value", about, n_values),
+        ("signal", kind, len(SIGNALS)),
+        ("named", correction, n_values),
+    ):
         if what.size and not (what.min() >= (-1 if name != "value" else 0) and what.max() < ends):
             refuse(f"{name} must be a place below {ends}", f"{what.min()} to {what.max()}", "-1 is no signal, no name")
     counts = votes.counts.copy()
@@ -192,11 +196,11 @@ def add_signal(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLi
     row = np.arange(about.size) * n_values
     there = kind >= 0
     flat[(row + about)[there], PLACE[kind[there]]] += 1.0
-    if (other >= 0).any():
-        corrects = other >= 0
-        if ((kind != SIGNALS.index("explicit_no")) & corrects).any() or (other == about)[corrects].any():
+    if (correction >= 0).any():
+        corrects = correction >= 0
+        if ((kind != SIGNALS.index("explicit_no")) & corrects).any() or (correction == about)[corrects].any():
             refuse("named must come with explicit_no and be another value", "none or the same", "-1 names none")
-        flat[(row + other)[corrects], NAMED] += 1.0
+        flat[(row + correction)[corrects], NAMED] += 1.0
         flat[(row + about)[corrects], CORRECTED] += 1.0
     return Votes(counts, votes.n + there.reshape(votes.n.shape))
 
@@ -209,7 +213,7 @@ def add_word(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike
     Source: rule S5.4.
     """
     n_values = votes.counts.shape[-2]
-    about, kind, other = (
+    about, kind, correction = (
         np.broadcast_to(what, votes.n.shape).reshape(-1) for what in map(np.asarray, (value, signal, named))
     )
     counts = votes.counts.copy()
@@ -217,13 +221,13 @@ def add_word(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike
     row = np.arange(about.size) * n_values
     for name, doubt in (("explicit_no", 1.0), ("explicit_yes", 0.0)):
         flat[(row + about)[kind == SIGNALS.index(name)], DOUBTED] = doubt
-    flat[(row + other)[other >= 0], DOUBTED] = 0.0
+    flat[(row + correction)[correction >= 0], DOUBTED] = 0.0
     return votes._replace(counts=counts)
 
 
-def decay_votes(votes: Votes, left: ArrayLike) -> Votes:
+def decay_votes(votes: Votes, remainder: ArrayLike) -> Votes:
     """Votes of which a share is left, [...] in [0, 1]."""
-    share = np.asarray(left, dtype=np.float64)
+    share = np.asarray(remainder, dtype=np.float64)
     return Votes(votes.counts * share[..., None, None], votes.n * share)
 
 
@@ -241,8 +245,8 @@ def for_and_against(votes: Votes) -> tuple[Array, Array]:
     """
     counts = votes.counts
     for_it = counts[..., YES] + counts[..., NAMED] + HALF * counts[..., SILENT]
-    others = for_it.sum(axis=-1, keepdims=True) - for_it
-    return for_it, np.maximum(counts[..., NO] + others - counts[..., CORRECTED], 0.0)
+    for_rest = for_it.sum(axis=-1, keepdims=True) - for_it
+    return for_it, np.maximum(counts[..., NO] + for_rest - counts[..., CORRECTED], 0.0)
 
 
 def mean(votes: Votes, learner: Learner) -> Array:
@@ -290,8 +294,8 @@ def vote_confidence(votes: Votes, learner: Learner) -> Array:
     there = known.any(axis=-1)
     if learner.on_word:
         words = votes.counts.reshape(-1, N_COUNTS)[at]
-        said = (words[:, YES] + words[:, NAMED] > 0.0) & (words[:, DOUBTED] == 0.0)
-        there &= said.reshape(lead.shape)
+        is_confirmed = (words[:, YES] + words[:, NAMED] > 0.0) & (words[:, DOUBTED] == 0.0)
+        there &= is_confirmed.reshape(lead.shape)
     return np.where(there, quantile(right, wrong, learner, 1.0 - learner.level), 0.0)
 
 
@@ -330,22 +334,22 @@ def quantile(right: ArrayLike, wrong: ArrayLike, learner: Learner, share: float)
     """
     from scipy.special import betaincinv
 
-    def found(yes: NDArray[Any], no: NDArray[Any]) -> Array:
+    def inverse(yes: NDArray[Any], no: NDArray[Any]) -> Array:
         return np.asarray(betaincinv(learner.prior_yes + yes, learner.prior_no + no, share))
 
-    one, two = np.broadcast_arrays(np.asarray(right, np.float64), np.asarray(wrong, np.float64))
-    if one.size <= TABLE or not (_halves(one) and _halves(two)):
-        return found(one, two)
-    width = int(two.max() / HALF) + 1
-    cells = (int(one.max() / HALF) + 1) * width
-    code = (one / HALF).astype(np.int64) * width + (two / HALF).astype(np.int64)
-    if cells > TABLE * one.size:
+    votes_for, votes_against = np.broadcast_arrays(np.asarray(right, np.float64), np.asarray(wrong, np.float64))
+    if votes_for.size <= TABLE or not (_halves(votes_for) and _halves(votes_against)):
+        return inverse(votes_for, votes_against)
+    width = int(votes_against.max() / HALF) + 1
+    cells = (int(votes_for.max() / HALF) + 1) * width
+    code = (votes_for / HALF).astype(np.int64) * width + (votes_against / HALF).astype(np.int64)
+    if cells > TABLE * votes_for.size:
         each, back = np.unique(code, return_inverse=True)
-        return found(each // width * HALF, each % width * HALF)[back].reshape(one.shape)
+        return inverse(each // width * HALF, each % width * HALF)[back].reshape(votes_for.shape)
     table = np.zeros(cells)
     table[code] = 1.0
     each = np.flatnonzero(table)
-    table[each] = found(each // width * HALF, each % width * HALF)
+    table[each] = inverse(each // width * HALF, each % width * HALF)
     return np.asarray(table[code])
 
 
@@ -429,21 +433,21 @@ class ClarificationDefault(BaseModel):
     def _of_votes_alone(cls, data: object) -> object:
         if not isinstance(data, dict):
             return data
-        made = dict(data)
-        made.setdefault("remembered", made.get("sample_size", 0))
-        votes = made.get("candidate_votes")
-        if "counts" not in made and isinstance(votes, dict):
+        row = dict(data)
+        row.setdefault("remembered", row.get("sample_size", 0))
+        votes = row.get("candidate_votes")
+        if "counts" not in row and isinstance(votes, dict):
             pairs = [(name, vote) for name, vote in votes.items() if isinstance(vote, int | float)]
-            made["counts"] = {name: Counts(yes=max(vote, 0.0), no=max(-vote, 0.0)) for name, vote in pairs}
-        return made
+            row["counts"] = {name: Counts(yes=max(vote, 0.0), no=max(-vote, 0.0)) for name, vote in pairs}
+        return row
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         for name in self.counts.keys() | self.candidate_votes.keys():
-            vote, made = self.candidate_votes.get(name, 0.0), float(vote_counts(arrays(self, [name]))[0])
-            if not isclose(vote, made, rel_tol=CLOSE, abs_tol=CLOSE):
+            vote, count = self.candidate_votes.get(name, 0.0), float(vote_counts(arrays(self, [name]))[0])
+            if not isclose(vote, count, rel_tol=CLOSE, abs_tol=CLOSE):
                 msg = (
-                    f"candidate_votes must be those of counts, got {vote:g} and {made:g} for {name!r}; give one alone."
+                    f"candidate_votes must be those of counts, got {vote:g} and {count:g} for {name!r}; give one alone."
                 )
                 raise ValueError(msg)
         if self.remembered > self.sample_size + CLOSE:

@@ -106,8 +106,8 @@ def suggest(
     if learner is not None and check_learner(learner).rule == "posterior":
         score = dict(zip(place(default), mean(arrays(default), learner).tolist(), strict=True))
     best = max(liked, key=lambda value: score[value])
-    told = {"votes": f"{votes[best]:g}", "signals": default.sample_size}
-    return Suggested(best, sentence("It leads: votes for it {votes}, signals {signals}.", language, **told))
+    parts = {"votes": f"{votes[best]:g}", "signals": default.sample_size}
+    return Suggested(best, sentence("It leads: votes for it {votes}, signals {signals}.", language, **parts))
 
 
 def shares(default: ClarificationDefault | None, candidates: Sequence[str]) -> dict[str, float]:
@@ -124,7 +124,7 @@ def shares(default: ClarificationDefault | None, candidates: Sequence[str]) -> d
         for_it |= dict(zip(place(default), for_and_against(arrays(default))[0].tolist(), strict=True))
     weight = {value: SHARE + for_it[value] for value in candidates}
     total = sum(weight.values())
-    return {value: one / total for value, one in weight.items()}
+    return {value: mass / total for value, mass in weight.items()}
 
 
 def worth_asking(
@@ -161,7 +161,7 @@ def worth_asking(
     ends = list(range(mass.size)) if outcomes is None else list(outcomes)
     if len(ends) != mass.size:
         refuse("outcomes must be one for each share", f"{len(ends)} for {mass.size}", "give them in the same order")
-    by_end = {end: float(sum(mass[at] for at, other in enumerate(ends) if other == end)) for end in ends}
+    by_end = {end: float(sum(mass[at] for at, outcome in enumerate(ends) if outcome == end)) for end in ends}
     gain = error_cost * max(1.0 - max(by_end.values()), 0.0)
     return Worth(gain, question_cost, gain > question_cost)
 
@@ -247,7 +247,7 @@ def update(
     settings = check_learner(Learner(rule=rule) if learner is None else learner)
     named = _check_vote(value, signal, corrected_to)
     # a condition that the row's own condition already fixes cannot split it
-    seen = {column: level for column, level in _conditions(conditions).items() if _free(default, column, level)}
+    levels = {column: level for column, level in _conditions(conditions).items() if _free(default, column, level)}
     # a clock that went backwards ages nothing
     later = max(default.last_refreshed, now, key=instant)
     # a failure is no vote, so it brings no new candidate
@@ -259,11 +259,11 @@ def update(
         days = (instant(later) - instant(default.last_refreshed)).total_seconds() / DAY
         votes = decay_votes(votes, 0.5 ** (days / settings.half_life_days))
     # who says no and names a value votes for it as well
-    other = names.index(named[0]) if named else -1
-    told = (names.index(value), SIGNALS.index(signal), other)
-    votes = add_signal(votes, *told)
+    correction = names.index(named[0]) if named else -1
+    places = (names.index(value), SIGNALS.index(signal), correction)
+    votes = add_signal(votes, *places)
     if settings.rule == "posterior" and settings.on_word and signal in WORDS:
-        votes = add_word(votes, *told)
+        votes = add_word(votes, *places)
     by_name = dict(zip(names, vote_counts(votes).tolist(), strict=True))
     return default.model_copy(
         update={
@@ -273,7 +273,7 @@ def update(
             "last_refreshed": later,
             "version": default.version + 1,
             "counts": {name: Counts(*row) for name, row in zip(names, votes.counts.tolist(), strict=True)},
-            "strata": _strata(default, value, signal, named, seen) if settings.stratify else default.strata,
+            "strata": _strata(default, value, signal, named, levels) if settings.stratify else default.strata,
             "remembered": float(votes.n),
         }
     )
@@ -437,9 +437,9 @@ def _free(default: ClarificationDefault, column: str, level: str) -> bool:
     return own is None
 
 
-def _conditions(given: Mapping[str, str] | None) -> dict[str, str]:
+def _conditions(conditions: Mapping[str, str] | None) -> dict[str, str]:
     """Conditions that have a value, by column."""
-    there = {column: level for column, level in (given or {}).items() if level is not None and level != ""}
+    there = {column: level for column, level in (conditions or {}).items() if level is not None and level != ""}
     return {
         _check_text("a column", column): _check_text(f"the value of {column}", level) for column, level in there.items()
     }
@@ -447,6 +447,6 @@ def _conditions(given: Mapping[str, str] | None) -> dict[str, str]:
 
 def _check_text(what: str, text: str) -> str:
     if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:
-        came = repr(text) if not isinstance(text, str) or len(text) <= LONGEST else f"{len(text)} characters"
-        refuse(f"{what} must be a text of 1 to {LONGEST} characters", came, "name it in short")
+        excerpt = repr(text) if not isinstance(text, str) or len(text) <= LONGEST else f"{len(text)} characters"
+        refuse(f"{what} must be a text of 1 to {LONGEST} characters", excerpt, "name it in short")
     return text

@@ -48,7 +48,7 @@ def document_roles(tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
             role: str | None = f"{KIND} {kind}"
         else:
             role = _sole_role(name, known)
-            alike = {other: told for other, told in known.items() if told.get(KIND) == kind}
+            alike = {file: file_tags for file, file_tags in known.items() if file_tags.get(KIND) == kind}
             if role is None and kind and len(alike) < len(known):
                 among = _sole_role(name, alike)
                 role = None if among is None else f"{KIND} {kind}, {among}"
@@ -61,10 +61,10 @@ def document_roles(tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 def _sole_role(name: str, known: Mapping[str, Mapping[str, str]]) -> str | None:
     """What one document alone is, of recency and names; None where nothing tells it apart."""
     for tag in RECENCY:
-        order = {other: _numbers(of.get(tag, "")) for other, of in known.items()}
+        order = {file: _numbers(of.get(tag, "")) for file, of in known.items()}
         if all(order.values()):
             for word, end in (("newest", max(order.values())), ("oldest", min(order.values()))):
-                if order[name] == end and sum(one == end for one in order.values()) == 1 and len(order) > 1:
+                if order[name] == end and sum(numbers == end for numbers in order.values()) == 1 and len(order) > 1:
                     return f"{word} {tag}"
     for tag in NAMED:
         value = known[name].get(tag)
@@ -75,5 +75,5 @@ def _sole_role(name: str, known: Mapping[str, Mapping[str, str]]) -> str | None:
 
 def _numbers(text: str) -> tuple[int, ...]:
     """Numbers of a version or a date, the largest unit first; () where it is none that has an order."""
-    found = _NUMBERED.fullmatch(text)
-    return () if found is None else tuple(int(one) for one in re.split(r"[.\-_/]", found[1]))
+    match = _NUMBERED.fullmatch(text)
+    return () if match is None else tuple(int(number) for number in re.split(r"[.\-_/]", match[1]))

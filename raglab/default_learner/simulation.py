@@ -98,8 +98,8 @@ class World(NamedTuple):
     @property
     def n_levels(self) -> int:
         """Most values that a column has."""
-        seen = int(self.levels.max(initial=-1)) + 1
-        return max(seen, self.noise_levels if self.noise_columns else 0, 1)
+        n_known = int(self.levels.max(initial=-1)) + 1
+        return max(n_known, self.noise_levels if self.noise_columns else 0, 1)
 
     @property
     def slots(self) -> int:
@@ -150,21 +150,23 @@ def world(
       ValueError: no context, shares that are none, probabilities outside [0, 1].
 
     Example:
-      >>> made = world({"vendor/contract": {"body": {"1": 1.0}, "coversheet": {"toc": 1.0}}}, column="page_1_kind")
-      >>> made.values, made.scenes.tolist(), made.shares[0].tolist()
+      >>> pages = world({"vendor/contract": {"body": {"1": 1.0}, "coversheet": {"toc": 1.0}}}, column="page_1_kind")
+      >>> pages.values, made.scenes.tolist(), made.shares[0].tolist()
       ((('1', 'toc'),), [[0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]])
     """
     if not shares:
         refuse("a world has at least one context", "none", "give shares by context")
     # without a column every context has one plain scene, so that both forms are filled alike
-    nested = {name: (one if column else {PLAIN: one}) for name, one in shares.items()}
-    scenes = list(dict.fromkeys(scene for one in nested.values() for scene in one))
-    values = tuple(tuple(dict.fromkeys(value for of in one.values() for value in of)) for one in nested.values())
+    nested = {name: (context_shares if column else {PLAIN: context_shares}) for name, context_shares in shares.items()}
+    scenes = list(dict.fromkeys(scene for by_scene in nested.values() for scene in by_scene))
+    values = tuple(
+        tuple(dict.fromkeys(value for of in by_scene.values() for value in of)) for by_scene in nested.values()
+    )
     # one rectangle for all contexts: a value that one does not have keeps share 0
-    table = np.zeros((len(nested), len(scenes), max(len(one) for one in values)))
+    table = np.zeros((len(nested), len(scenes), max(len(candidates) for candidates in values)))
     there = np.zeros((len(nested), len(scenes)))
-    for row, (name, one) in enumerate(nested.items()):
-        for scene, of in one.items():
+    for row, (name, by_scene) in enumerate(nested.items()):
+        for scene, of in by_scene.items():
             at = row, scenes.index(scene)
             # scenes that a context lacks keep weight 0; the rest is made shares below
             there[at] = 1.0 if mix is None else mix.get(scene, 0.0)
@@ -188,9 +190,9 @@ def world(
     )
 
 
-def _normalised_shares(name: str, given: ArrayLike) -> Array:
+def _normalised_shares(name: str, numbers: ArrayLike) -> Array:
     """Numbers as shares that sum to 1."""
-    parts = np.asarray(given, np.float64)
+    parts = np.asarray(numbers, np.float64)
     if not (np.isfinite(parts).all() and (parts >= 0.0).all() and parts.sum() > 0.0):
         refuse(f"shares of {name} must be >= 0 and not all 0", parts.tolist(), "give a number a value")
     return np.asarray(parts / parts.sum())
@@ -199,37 +201,37 @@ def _normalised_shares(name: str, given: ArrayLike) -> Array:
 def _uniform_values(values: Sequence[Sequence[str]], shape: tuple[int, ...]) -> Array:
     """Every value of a context alike, [C, S, V]."""
     table = np.zeros(shape)
-    for row, one in enumerate(values):
-        table[row, :, : len(one)] = 1.0
+    for row, candidates in enumerate(values):
+        table[row, :, : len(candidates)] = 1.0
     return table
 
 
-def check_simulated_world(made: World) -> World:
+def check_simulated_world(world: World) -> World:
     """The world itself.
 
     Raises:
       ValueError: the rule, the value, and what to do.
     """
     for name in ("noise", "drift", "notices", "detects", "names"):
-        part = np.asarray(getattr(made, name), np.float64)
+        part = np.asarray(getattr(world, name), np.float64)
         if not ((part >= 0.0) & (part <= 1.0)).all():
             refuse(f"{name} must be in [0, 1]", np.unique(part).tolist(), "it is a probability")
     for name in ("traffic", "scenes", "shares"):
-        sums = getattr(made, name).sum(axis=-1)
-        wanted = (made.scenes > 0.0) if name == "shares" else np.ones_like(sums, dtype=bool)
+        sums = getattr(world, name).sum(axis=-1)
+        wanted = (world.scenes > 0.0) if name == "shares" else np.ones_like(sums, dtype=bool)
         if (np.abs(sums - 1.0) > SUMS_TO_ONE)[wanted].any():
             refuse(f"{name} must sum to 1", sums[wanted].ravel()[:5].tolist(), "they are shares")
-    check_count("noise_columns", made.noise_columns, 0, "0 is none")
-    check_count("noise_levels", made.noise_levels, 1, "a column has at least one value")
-    check_count("at_once", made.at_once, 0, "0 is every context")
+    check_count("noise_columns", world.noise_columns, 0, "0 is none")
+    check_count("noise_levels", world.noise_levels, 1, "a column has at least one value")
+    check_count("at_once", world.at_once, 0, "0 is every context")
     # Scenes, values and levels are numbered in 16 bits.
-    sizes = {"contexts": made.scenes.shape[0], "scenes": made.scenes.shape[-1], "values": made.shares.shape[-1]}
-    for name, size in {**sizes, "noise_levels": made.noise_levels, "noise_columns": made.noise_columns}.items():
+    sizes = {"contexts": world.scenes.shape[0], "scenes": world.scenes.shape[-1], "values": world.shares.shape[-1]}
+    for name, size in {**sizes, "noise_levels": world.noise_levels, "noise_columns": world.noise_columns}.items():
         if size > MOST_NUMBERED:
             refuse(f"{name} must be at most {MOST_NUMBERED:,}", f"{size:,}", "leave some out")
-    if not made.per_day > 0.0:
-        refuse("per_day must be > 0", made.per_day, "it is requests of a user a day")
-    return made
+    if not world.per_day > 0.0:
+        refuse("per_day must be > 0", world.per_day, "it is requests of a user a day")
+    return world
 
 
 def user_blocks(users: int) -> list[int]:
@@ -237,33 +239,33 @@ def user_blocks(users: int) -> list[int]:
     return [min(BLOCK, users - first) for first in range(0, users, BLOCK)]
 
 
-def crowd(made: World, users: int, requests: int, seed: int, block: int) -> Crowd:
+def crowd(world: World, users: int, requests: int, seed: int, block: int) -> Crowd:
     """Block of users of a world that was checked; hangs on seed and block alone, and is the same for every policy."""
     rng = {kind: stream(seed, block, kind) for kind in range(5)}
     shape = (requests, users)
-    topic = _topics(made, users, rng[OWN])
-    slot = _sample_place(np.cumsum(made.traffic[topic], axis=-1), rng[TRAFFIC].random(shape))
+    topic = _topics(world, users, rng[OWN])
+    slot = _sample_place(np.cumsum(world.traffic[topic], axis=-1), rng[TRAFFIC].random(shape))
     here = np.take_along_axis(topic[None], slot[..., None].astype(np.intp), axis=2)[..., 0]
-    scene = _sample_place(np.cumsum(made.scenes, axis=-1)[here], rng[TRAFFIC].random(shape))
-    own = _true_values(made, topic, slot, scene, rng[OWN])
-    strays = rng[STRAYS].random(shape) < made.noise[here]
-    wanted = np.where(strays, _stray(made, here, scene, own, rng[STRAYS].random(shape)), own)
-    columns = [np.broadcast_to(made.levels[here, scene], (*shape, len(made.columns)))]
-    if made.noise_columns:
-        columns.append(rng[COLUMNS].integers(made.noise_levels, size=(*shape, made.noise_columns), dtype=np.int16))
-    chances = (made.notices, made.detects, made.names)
+    scene = _sample_place(np.cumsum(world.scenes, axis=-1)[here], rng[TRAFFIC].random(shape))
+    own = _true_values(world, topic, slot, scene, rng[OWN])
+    strays = rng[STRAYS].random(shape) < world.noise[here]
+    wanted = np.where(strays, _stray(world, here, scene, own, rng[STRAYS].random(shape)), own)
+    columns = [np.broadcast_to(world.levels[here, scene], (*shape, len(world.columns)))]
+    if world.noise_columns:
+        columns.append(rng[COLUMNS].integers(world.noise_levels, size=(*shape, world.noise_columns), dtype=np.int16))
+    chances = (world.notices, world.detects, world.names)
     replies = [rng[REPLIES].random(shape) < chance for chance in chances]
     return Crowd(topic, slot, scene, own, wanted.astype(np.int16), np.concatenate(columns, axis=-1), *replies)
 
 
-def _topics(made: World, users: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _topics(world: World, users: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Contexts of each user, [U, slots]; drawn by traffic without replacement (Gumbel's keys)."""
-    count = len(made.contexts)
-    if made.slots == count:
+    count = len(world.contexts)
+    if world.slots == count:
         return np.broadcast_to(np.arange(count), (users, count))
     with np.errstate(divide="ignore"):
-        keys = np.log(made.traffic) + rng.gumbel(size=(users, count))
-    return np.sort(np.argsort(-keys, axis=1, kind="stable")[:, : made.slots], axis=1)
+        keys = np.log(world.traffic) + rng.gumbel(size=(users, count))
+    return np.sort(np.argsort(-keys, axis=1, kind="stable")[:, : world.slots], axis=1)
 
 
 def _sample_place(cumulated: Array, uniform: Array) -> Small:
@@ -272,27 +274,27 @@ def _sample_place(cumulated: Array, uniform: Array) -> Small:
     return np.asarray((uniform[..., None] * cumulated[..., -1:] >= ends).sum(axis=-1), np.int16)
 
 
-def _true_values(made: World, topic: NDArray[np.intp], slot: Small, scene: Small, rng: np.random.Generator) -> Small:
+def _true_values(world: World, topic: NDArray[np.intp], slot: Small, scene: Small, rng: np.random.Generator) -> Small:
     """True value of each user at each request, [T, U], in the scene of the request."""
     requests, users = slot.shape
-    cumulated = np.cumsum(made.shares, axis=-1)
-    n_scenes, who = made.shares.shape[1], np.arange(users)
+    cumulated = np.cumsum(world.shares, axis=-1)
+    n_scenes, who = world.shares.shape[1], np.arange(users)
     now = _sample_place(cumulated[topic], rng.random((users, topic.shape[1], n_scenes)))
-    if not made.drift.any():
+    if not world.drift.any():
         return now[who, slot, scene]
     own = np.empty(slot.shape, np.int16)
-    turned = rng.random(slot.shape) < made.drift[topic[who, slot]]
+    turned = rng.random(slot.shape) < world.drift[topic[who, slot]]
     for t in range(requests):
-        anew = np.flatnonzero(turned[t])
-        again = rng.random((len(anew), n_scenes))
-        now[anew, slot[t, anew]] = _sample_place(cumulated[topic[anew, slot[t, anew]]], again)
+        movers = np.flatnonzero(turned[t])
+        again = rng.random((len(movers), n_scenes))
+        now[movers, slot[t, movers]] = _sample_place(cumulated[topic[movers, slot[t, movers]]], again)
         own[t] = now[who, slot[t], scene[t]]
     return own
 
 
-def _stray(made: World, here: NDArray[np.intp], scene: Small, own: Small, uniform: Array) -> Small:
+def _stray(world: World, here: NDArray[np.intp], scene: Small, own: Small, uniform: Array) -> Small:
     """Another value than the user's own, by the strays' shares; the own one where there is no other."""
-    table = made.stray[here, scene].copy()
+    table = world.stray[here, scene].copy()
     np.put_along_axis(table, own[..., None].astype(np.intp), 0.0, axis=-1)
     cumulated = np.cumsum(table, axis=-1)
     return np.where(cumulated[..., -1] > 0.0, _sample_place(cumulated, uniform), own)
@@ -402,19 +404,19 @@ class DefaultRowArrays:
         parent = parent[(wrong_all.any(axis=1)) & (most[..., 0].max(axis=1) >= 1.0 / self.learner.alpha)]
         if not len(parent):
             return
-        seen = np.moveaxis(self.strata[parent], 2, 3)  # [D, M, V, L, 7]
-        of, wrong = _trials(seen)
+        counts = np.moveaxis(self.strata[parent], 2, 3)  # [D, M, V, L, 7]
+        of, wrong = _trials(counts)
         parts = (of > 0).sum(axis=-1)
         tried = (parts > 1) & (wrong.any(axis=-1))  # where nothing was wrong nothing is found
-        found = np.zeros(tried.shape)
+        e_values = np.zeros(tried.shape)
         there = of[tried]
-        found[tried] = np.where(there > 0, evidence(wrong[tried], there), 0.0).sum(axis=-1) / parts[tried]
-        found = found.reshape(len(parent), -1)
+        e_values[tried] = np.where(there > 0, evidence(wrong[tried], there), 0.0).sum(axis=-1) / parts[tried]
+        e_values = e_values.reshape(len(parent), -1)
         bar = np.maximum((parts > 1).sum(axis=(1, 2)), 1) / self.learner.alpha
-        best = found.argmax(axis=1)
-        enough = found[np.arange(len(found)), best] >= bar
+        best = e_values.argmax(axis=1)
+        enough = e_values[np.arange(len(e_values)), best] >= bar
         if enough.any():
-            self._split(parent[enough], best[enough] // seen.shape[2], request, day)
+            self._split(parent[enough], best[enough] // counts.shape[2], request, day)
 
     def _stratify_at_success(self, parent: Index, success: Index, level: Small, request: int, day: float) -> None:
         """Split rows at a success with another candidate than one that failed there: as `source_split`."""
@@ -526,7 +528,7 @@ class RequestOutcomes(NamedTuple):
     column: NDArray[np.int16]
 
 
-def asked(
+def request_outcomes(
     world: World,
     policy: Policy,
     *,
@@ -569,35 +571,37 @@ def asked(
     if not isinstance(policy, Learner | Priced) and policy not in BASELINES:
         rule = f"a policy must be a Learner, a Priced one, or one of {', '.join(BASELINES)}"
         refuse(rule, repr(policy), "choose one of them")
-    made = check_simulated_world(world)
+    valid_world = check_simulated_world(world)
 
-    def one(block: int, size: int) -> RequestOutcomes:
-        met = crowd(made, size, requests, seed, block)
+    def block_outcomes(block: int, size: int) -> RequestOutcomes:
+        met = crowd(valid_world, size, requests, seed, block)
         play = _oracle if policy == ORACLE else partial(_play_block, policy=policy)
-        return play(made, met, question_cost=question_cost, error_cost=error_cost)
+        return play(valid_world, met, question_cost=question_cost, error_cost=error_cost)
 
     work = list(enumerate(user_blocks(users)))
     if n_jobs == 1 or len(work) == 1:
-        done = [one(block, size) for block, size in progress(work, "simulate", "block")]
+        done = [block_outcomes(block, size) for block, size in progress(work, "simulate", "block")]
     else:
         from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
 
-        played = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(one)(block, size) for block, size in work)
+        played = Parallel(n_jobs=n_jobs, return_as="generator")(
+            delayed(block_outcomes)(block, size) for block, size in work
+        )
         done = list(progress(played, "simulate", "block", total=len(work)))
     return RequestOutcomes(*(np.concatenate(parts) for parts in zip(*done, strict=True)))
 
 
-def _oracle(made: World, met: Crowd, question_cost: float, error_cost: float) -> RequestOutcomes:
+def _oracle(world: World, met: Crowd, question_cost: float, error_cost: float) -> RequestOutcomes:
     """Applies the user's own value where what noise then costs is less than a question.
 
     What comes back empty is asked about in any case, with the likeliest stray of those left.
     """
     here = met.topic[np.arange(met.slot.shape[1]), met.slot]
-    noise = made.noise[here]
-    unseen = noise * (1.0 - made.detects)
-    asking = question_cost * (1.0 + unseen * (1.0 - made.names))
-    silent = noise * made.detects * question_cost + unseen * error_cost <= asking
-    strays = made.stray[here, met.scene].copy()
+    noise = world.noise[here]
+    unseen = noise * (1.0 - world.detects)
+    asking = question_cost * (1.0 + unseen * (1.0 - world.names))
+    silent = noise * world.detects * question_cost + unseen * error_cost <= asking
+    strays = world.stray[here, met.scene].copy()
     np.put_along_axis(strays, met.own[..., None].astype(np.intp), -1.0, axis=-1)
     off = met.wanted != met.own
     empty = off & met.detect
@@ -618,16 +622,16 @@ def _account(
     return RequestOutcomes(*fields)
 
 
-def _play_block(made: World, met: Crowd, policy: Policy, question_cost: float, error_cost: float) -> RequestOutcomes:
+def _play_block(world: World, met: Crowd, policy: Policy, question_cost: float, error_cost: float) -> RequestOutcomes:
     """One block under a learner, request by request."""
     learner = settled(policy.learner if isinstance(policy, Priced) else _policy_learner(policy))
     requests, users = met.slot.shape
-    rows, who = empty_rows(made, users, learner), np.arange(users)
-    known = np.array([len(one) for one in made.values])  # noqa: PD011 - a field, no frame
-    offered = np.arange(made.shares.shape[-1]) < known[met.topic][..., None]  # [U, slots, V]
+    rows, who = empty_rows(world, users, learner), np.arange(users)
+    known = np.array([len(candidates) for candidates in world.values])  # noqa: PD011 - a field, no frame
+    offered = np.arange(world.shares.shape[-1]) < known[met.topic][..., None]  # [U, slots, V]
     question, error, unanswered, unnoticed = (np.zeros((requests, users), bool) for _ in range(4))
     for t in range(requests):
-        day, slot, wanted, level = t / made.per_day, met.slot[t], met.wanted[t].astype(np.intp), met.level[t]
+        day, slot, wanted, level = t / world.per_day, met.slot[t], met.wanted[t].astype(np.intp), met.level[t]
         row, parent = rows.at(who, slot, level)
         choice = offered[who, slot]
         liking = rows.liking(row, choice)
@@ -706,7 +710,7 @@ def simulate(
 
     Args:
       world: the world that the users live in.
-      policies: name -> learner, a `Priced` one, or one of `BASELINES`, which `asked` describes.
+      policies: name -> learner, a `Priced` one, or one of `BASELINES`, which `request_outcomes` describes.
       users: number of users.
       requests: of each user.
       seed: of the world and the users.
@@ -729,8 +733,8 @@ def simulate(
 
     Example:
       >>> from raglab.default_learner.simulation import world
-      >>> one = simulate(world({"a": {"x": 1.0}}), {"learner": Learner()}, users=5, requests=4, buckets=2)
-      >>> one[["last", "questions", "errors"]].to_numpy().tolist()
+      >>> table = simulate(world({"a": {"x": 1.0}}), {"learner": Learner()}, users=5, requests=4, buckets=2)
+      >>> table[["last", "questions", "errors"]].to_numpy().tolist()
       [[2.0, 50.0, 0.0], [4.0, 0.0, 0.0]]
     """
     import pandas as pd
@@ -744,33 +748,35 @@ def simulate(
     check_level(level)
     sizes: dict[str, Any] = {"users": users, "requests": requests, "seed": seed, "n_jobs": n_jobs}
     costs: dict[str, Any] = {"question_cost": question_cost, "error_cost": error_cost}
-    best = request_costs(asked(world, ORACLE, **sizes, **costs), **costs)
+    best = request_costs(request_outcomes(world, ORACLE, **sizes, **costs), **costs)
     parts = [
-        _policy_rows(name, asked(world, policy, **sizes, **costs), best, costs, min(buckets, requests), level)
+        _policy_rows(
+            name, request_outcomes(world, policy, **sizes, **costs), best, costs, min(buckets, requests), level
+        )
         for name, policy in policies.items()
     ]
     return pd.concat(parts, ignore_index=True)
 
 
-def request_costs(found: RequestOutcomes, question_cost: float, error_cost: float) -> Array:
+def request_costs(outcomes: RequestOutcomes, question_cost: float, error_cost: float) -> Array:
     """Cost of every request, [U, T]; an unanswered one costs as much as a question: its user must ask again."""
-    return np.asarray(question_cost * (found.question + 1.0 * found.unanswered) + error_cost * found.error)
+    return np.asarray(question_cost * (outcomes.question + 1.0 * outcomes.unanswered) + error_cost * outcomes.error)
 
 
-def silence(found: RequestOutcomes, quiet: int = QUIET) -> Silence:
+def silence(outcomes: RequestOutcomes, quiet: int = QUIET) -> Silence:
     """When each row fell silent: it asked nothing at its last `quiet` requests, or at none at all.
 
     A row that met fewer requests after its last question is not known to be silent: NaN.
 
     Args:
-      found: outcomes of the requests, as `asked` gives them.
+      outcomes: of the requests, as `request_outcomes` gives them.
       quiet: requests without a question.
     """
-    slots = found.topic.shape[1]
-    at = found.slot[..., None] == np.arange(slots)  # [U, T, slots]
+    slots = outcomes.topic.shape[1]
+    at = outcomes.slot[..., None] == np.arange(slots)  # [U, T, slots]
     number = np.cumsum(at, axis=1)
     total = number[:, -1]
-    last = np.where(at & found.question[..., None], number, 0).max(axis=1)
+    last = np.where(at & outcomes.question[..., None], number, 0).max(axis=1)
     return Silence(total, np.where(total - last >= quiet, last.astype(np.float64), np.nan))
 
 
@@ -807,16 +813,21 @@ def confidence_paths(learners: Mapping[str, Learner], requests: int) -> pd.DataF
 
 
 def _policy_rows(
-    name: str, found: RequestOutcomes, best: Array, costs: Mapping[str, float], buckets: int, level: float
+    name: str, outcomes: RequestOutcomes, best: Array, costs: Mapping[str, float], buckets: int, level: float
 ) -> pd.DataFrame:
     """Rows of one policy."""
     import pandas as pd
 
-    requests = found.question.shape[1]
+    requests = outcomes.question.shape[1]
     ends = np.rint(np.linspace(0, requests, buckets + 1)).astype(np.int64)
     size = np.diff(ends)
-    cost = request_costs(found, **costs)
-    by_user = {"questions": found.question, "errors": found.error, "unanswered": found.unanswered, "cost": cost}
+    cost = request_costs(outcomes, **costs)
+    by_user = {
+        "questions": outcomes.question,
+        "errors": outcomes.error,
+        "unanswered": outcomes.unanswered,
+        "cost": cost,
+    }
     columns: dict[str, object] = {
         "policy": name, "bucket": np.arange(buckets), "first": ends[:-1] + 1, "last": ends[1:]
     }  # fmt: skip
@@ -824,7 +835,7 @@ def _policy_rows(
         sums = np.add.reduceat(part.astype(np.float64), ends[:-1], axis=1)
         columns |= _interval_columns(measure, HUNDRED * sums / size, level)
     columns |= _interval_columns("regret", np.cumsum(cost - best, axis=1)[:, ends[1:] - 1], level)
-    last = np.where(found.question, np.arange(1, requests + 1), 0).max(axis=1)
+    last = np.where(outcomes.question, np.arange(1, requests + 1), 0).max(axis=1)
     quiet = (last[:, None] <= ends[1:]).sum(axis=0)
     low, high = clopper_pearson(quiet, len(last), level)
     open_end = ends[1:] == requests

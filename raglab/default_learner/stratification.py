@@ -128,8 +128,8 @@ def source_split(default: ClarificationDefault, success: str, conditions: Mappin
       >>> from raglab.default_learner import init, update
       >>> now = datetime(2026, 1, 5, tzinfo=UTC)
       >>> row = init("vendor_name", "contract", now=now)
-      >>> told = (("1", "explicit_yes", "body"), ("1", "failure", "cover"), ("toc", "explicit_yes", "cover"))
-      >>> for value, signal, kind in told:
+      >>> signals = (("1", "explicit_yes", "body"), ("1", "failure", "cover"), ("toc", "explicit_yes", "cover"))
+      >>> for value, signal, kind in signals:
       ...     row = update(row, value, signal, now=now, conditions={"page_1_kind": kind})
       >>> source_split(row, "toc", {"page_1_kind": "cover"})
       Split(column='page_1_kind', value='cover', candidate='1', evidence=1.0, bar=1.0)
@@ -144,8 +144,8 @@ def source_split(default: ClarificationDefault, success: str, conditions: Mappin
             elsewhere = sum(
                 successes(by[candidate]) for name, by in levels.items() if name != level and candidate in by
             )
-            found = (successes(counts) == 0.0, elsewhere, Split(column, level, candidate, counts.failed, 1.0))
-            best = found if best is None or found[:2] > best[:2] else best
+            option = (successes(counts) == 0.0, elsewhere, Split(column, level, candidate, counts.failed, 1.0))
+            best = option if best is None or option[:2] > best[:2] else best
     return None if best is None else best[2]
 
 
@@ -160,9 +160,9 @@ def _evidence_split(default: ClarificationDefault, learner: Learner) -> Split | 
     if not wrong_at_all:
         return None
     tried: list[tuple[float, str, str, str]] = []  # less evidence comes later
-    for column, seen in default.strata.items():
+    for column, levels in default.strata.items():
         for candidate in default.counts:
-            cells = [(level, *outcomes(by[candidate])) for level, by in seen.items() if candidate in by]
+            cells = [(level, *outcomes(by[candidate])) for level, by in levels.items() if candidate in by]
             wrong, of = (np.array([cell[at] for cell in cells if cell[2]], dtype=np.int64) for at in (1, 2))
             if len(of) < 2:
                 continue
@@ -170,9 +170,9 @@ def _evidence_split(default: ClarificationDefault, learner: Learner) -> Split | 
             tried.append((-float(evidence(wrong, of).mean()), column, candidate, where))
     if not tried:
         return None
-    found, column, candidate, value = min(tried)
+    score, column, candidate, value = min(tried)
     bar = len(tried) / learner.alpha
-    return Split(column, value, candidate, -found, bar) if -found >= bar else None
+    return Split(column, value, candidate, -score, bar) if -score >= bar else None
 
 
 def outcomes(counts: Counts) -> tuple[int, int]:
@@ -199,9 +199,9 @@ def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
     k, n = np.asarray(wrong, np.int64), np.asarray(of, np.int64)
     all_k, all_n = k.sum(axis=-1, keepdims=True), n.sum(axis=-1, keepdims=True)
     gamma, gammas, powers = _tables(int(all_n.max(initial=0)) + 1)
-    two = _averaged(k, n, gamma, gammas) + _averaged(all_k - k, all_n - n, gamma, gammas)
-    one = powers[all_k] + powers[all_n - all_k] - powers[all_n]
-    return np.exp(np.minimum(two - one, MOST))
+    two_rates = _averaged(k, n, gamma, gammas) + _averaged(all_k - k, all_n - n, gamma, gammas)
+    one_rate = powers[all_k] + powers[all_n - all_k] - powers[all_n]
+    return np.exp(np.minimum(two_rates - one_rate, MOST))
 
 
 def _averaged(wrong: NDArray[np.int64], of: NDArray[np.int64], gamma: Array, gammas: Array) -> Array:
@@ -218,20 +218,22 @@ def _tables(size: int) -> tuple[Array, Array, Array]:
     return gamma - gamma[0], gammas - gammas[0], np.asarray(xlogy(count, count), dtype=np.float64)
 
 
-def looked(default: ClarificationDefault, found: Split | None = None) -> ClarificationDefault:
+def looked(default: ClarificationDefault, condition: Split | None = None) -> ClarificationDefault:
     """The row after a split; it keeps no counts of the column that it was split by.
 
     Args:
       default: the row before the split.
-      found: the split; None as in logs of older versions, where a test that found nothing was noted as well.
+      condition: the split; None as in logs of older versions, where a test that found nothing was noted as well.
     """
-    left = {column: seen for column, seen in default.strata.items() if found is None or column != found.column}
-    after = {"looks": default.looks + 1, "strata": left, "version": default.version + 1}
+    strata = {
+        column: levels for column, levels in default.strata.items() if condition is None or column != condition.column
+    }
+    after = {"looks": default.looks + 1, "strata": strata, "version": default.version + 1}
     return default.model_copy(update=after)
 
 
 def split(
-    default: ClarificationDefault, found: Split, *, now: datetime, learner: Learner | None = None
+    default: ClarificationDefault, condition: Split, *, now: datetime, learner: Learner | None = None
 ) -> tuple[ClarificationDefault, ...]:
     """New rows, one for each value of the column, with the votes that were cast under it; the old row stays as it is.
 
@@ -247,13 +249,13 @@ def split(
       ValueError: `now` is no datetime, or a column that the row has no counts of.
     """
     rule = check_learner(Learner() if learner is None else learner)
-    if found.column not in default.strata:
-        refuse("a row splits by a column that it counts", repr(found.column), "take one that `stratify` found")
+    if condition.column not in default.strata:
+        refuse("a row splits by a column that it counts", repr(condition.column), "take one that `stratify` found")
     instant(now)
-    left = default.remembered / default.sample_size if default.sample_size else 1.0
+    remainder = default.remembered / default.sample_size if default.sample_size else 1.0
     return tuple(
-        _split_row(default, found.column, value, by, left, now, rule)
-        for value, by in default.strata[found.column].items()
+        _split_row(default, condition.column, value, by, remainder, now, rule)
+        for value, by in default.strata[condition.column].items()
     )
 
 
@@ -262,26 +264,26 @@ def _split_row(
     column: str,
     value: str,
     by: Mapping[str, Counts],
-    left: float,
+    remainder: float,
     now: datetime,
     learner: Learner,
 ) -> ClarificationDefault:
     """Row of one value of a column."""
-    kept = {
+    own_counts = {
         name: counts for name in place(default) if (counts := by.get(name, Counts())._replace(failed=0.0)) != Counts()
     }
-    size = sum(counts.yes + counts.silent + counts.no for counts in kept.values())
-    matrix = np.array(list(kept.values()), dtype=np.float64).reshape(len(kept), N_COUNTS) * left
-    votes = doubts(Votes(matrix, np.array(size * left)), learner)
+    size = sum(counts.yes + counts.silent + counts.no for counts in own_counts.values())
+    matrix = np.array(list(own_counts.values()), dtype=np.float64).reshape(len(own_counts), N_COUNTS) * remainder
+    votes = doubts(Votes(matrix, np.array(size * remainder)), learner)
     return ClarificationDefault(
         target_field=default.target_field,
         doctype=default.doctype,
         sub_conditions={**default.sub_conditions, column: value},
-        candidate_votes=dict(zip(kept, vote_counts(votes).tolist(), strict=True)),
+        candidate_votes=dict(zip(own_counts, vote_counts(votes).tolist(), strict=True)),
         confidence=float(vote_confidence(votes, learner)),
         sample_size=round(size),
         last_refreshed=now,
-        counts={name: Counts(*row) for name, row in zip(kept, votes.counts.tolist(), strict=True)},
+        counts={name: Counts(*row) for name, row in zip(own_counts, votes.counts.tolist(), strict=True)},
         remembered=float(votes.n),
     )
 

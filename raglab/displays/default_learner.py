@@ -326,7 +326,7 @@ class SilenceDisplay(Display):
         Raises:
           ValueError: no policy, or one without a row that was met.
 
-        Example: `SilenceDisplay.from_silence({"published": silence(asked(world, Learner(), users=9, ...))})`.
+        Example: `SilenceDisplay.from_silence({"rule": silence(request_outcomes(world, Learner(), users=9, ...))})`.
         """
         if not rows or not all((silence.requests > 0).any() for silence in rows.values()):
             msg = "rows must hold a policy, each with a row that a request met, got none; simulate more requests."

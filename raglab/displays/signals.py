@@ -38,7 +38,7 @@ class AuditedSignals(Protocol):
     """What `audit_signals` returns, as far as it is drawn."""
 
     @property
-    def frame(self) -> pd.DataFrame:
+    def table(self) -> pd.DataFrame:
         """Signals, the most worth first."""
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 from raglab.bandit.learner import check_count, refuse
 from raglab.canonical import digest
 from raglab.default_learner.confidence import Learner
-from raglab.default_learner.simulation import ALWAYS, NEVER, ORACLE, Policy, World, asked, request_costs
+from raglab.default_learner.simulation import ALWAYS, NEVER, ORACLE, Policy, World, request_costs, request_outcomes
 from raglab.lab.search_space import SearchRange, round_value
 from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.metrics.intervals import percentile_interval
@@ -31,8 +31,8 @@ HUNDRED = 100.0
 def policy_rates(
     world: World, policy: Policy, *, question_cost: float = 1.0, error_cost: float = 10.0, **sizes: Any  # noqa: ANN401
 ) -> dict[str, float]:  # fmt: skip
-    """Questions, silent errors, unanswered and cost, each per 100 requests; `sizes` are those of `asked`."""
-    outcomes = asked(world, policy, question_cost=question_cost, error_cost=error_cost, **sizes)
+    """Questions, silent errors, unanswered and cost, each per 100 requests; `sizes` are those of `request_outcomes`."""
+    outcomes = request_outcomes(world, policy, question_cost=question_cost, error_cost=error_cost, **sizes)
     costs = request_costs(outcomes, question_cost, error_cost)
     parts = (outcomes.question, outcomes.error, outcomes.unanswered, costs)
     return {name: HUNDRED * float(part.mean()) for name, part in zip(RATES, parts, strict=True)}

@@ -213,9 +213,9 @@ def nested_estimate(
     costs = []
     for _ in range(RESAMPLES):
         weights = rng.multinomial(size, np.full(size, 1.0 / size))[questions].astype(np.float64)
-        left = weights == 0.0
-        if left.any():
-            costs.append(float(options.loss[choose(options, goal, allowed, weights).chosen, left].mean()))
+        is_held_out = weights == 0.0
+        if is_held_out.any():
+            costs.append(float(options.loss[choose(options, goal, allowed, weights).chosen, is_held_out].mean()))
     return float(np.mean(costs)) if costs else float(options.loss[choose(options, goal, allowed).chosen].mean())
 
 

@@ -169,19 +169,19 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
         except ValueError as error:
             problems.append(f"{place}: {error}; en.yaml shows the form.")
             return None
-    given = {} if value is None else value
-    if not isinstance(given, dict):
+    mapping = {} if value is None else value
+    if not isinstance(mapping, dict):
         problems.append(f"{place}: entries must be `name: value` each, got {value!r}; en.yaml shows the form.")
         return None
     inside = f"{place}." if place else ""
     if isinstance(kind, By):
-        wrong = [key for key in given if type(key) is not kind.key]
+        wrong = [key for key in mapping if type(key) is not kind.key]
         problems += [f"{inside}{key}: a key must be {_KEYS[kind.key]}." for key in wrong]
-        return {key: _entry(item, kind.kind, f"{inside}{key}", problems) for key, item in given.items()}
-    unknown = [name for name in given if name not in kind]
+        return {key: _entry(item, kind.kind, f"{inside}{key}", problems) for key, item in mapping.items()}
+    unknown = [name for name in mapping if name not in kind]
     remedies = [meant_key(name, kind, inside) or "write one of en.yaml's keys." for name in unknown]
     problems += [f"{inside}{name}: unknown key; {remedy}" for name, remedy in zip(unknown, remedies, strict=True)]
-    entries = {name: _entry(given.get(name), part, f"{inside}{name}", problems) for name, part in kind.items()}
+    entries = {name: _entry(mapping.get(name), part, f"{inside}{name}", problems) for name, part in kind.items()}
     return (Section if place else Language)(**entries)
 
 
@@ -305,7 +305,7 @@ def _bundled_languages() -> Iterator[tuple[str, Language]]:
 
 BY_NAME: Mapping[str, Language] = dict(_bundled_languages())  # as their files are named
 LANGUAGES = union(BY_NAME.values())
-TEXTS: Mapping[str, Mapping[str, str]] = {name: one.texts for name, one in BY_NAME.items()}  # by language
+TEXTS: Mapping[str, Mapping[str, str]] = {name: language.texts for name, language in BY_NAME.items()}  # by language
 
 
 def sentence(template: str, language: str = "en", /, **parts: object) -> str:
@@ -321,8 +321,8 @@ def sentence(template: str, language: str = "en", /, **parts: object) -> str:
       >>> sentence("{hits} retrieved", hits="3 hits")
       '3 hits retrieved'
     """
-    told = TEXTS.get(language, {}).get(template, template)
-    return told.format(**parts) if parts else told
+    text = TEXTS.get(language, {}).get(template, template)
+    return text.format(**parts) if parts else text
 
 
 def retold(text: str, language: str) -> str:
@@ -336,8 +336,8 @@ def retold(text: str, language: str) -> str:
     if text in texts:
         return texts[text]
     for template, form in _forms(language):
-        if made := form.fullmatch(text):
-            return sentence(template, language, **made.groupdict())
+        if match := form.fullmatch(text):
+            return sentence(template, language, **match.groupdict())
     return text
 
 

@@ -152,30 +152,30 @@ _WORDS = {
 _FRENCH = frozenset({"autre chose", "une autre page, par son numéro"})  # texts of the option `other`
 
 
-@takes(said="response", system="system")
-def buttons(said: Response, *, system: System, then: Callable[[Response], object] | None = None) -> Any:  # noqa: ANN401 - a widget
+@takes(response="response", system="system")
+def buttons(response: Response, *, system: System, on_answer: Callable[[Response], object] | None = None) -> Any:  # noqa: ANN401 - a widget
     """A box with the question, a button each for yes, no and the other values, and a field for anything else.
 
     A click replies once: the answer replaces the buttons. Where the request is shown again, new buttons replace them. A
     reply that is refused is shown, and the buttons stay.
 
     Args:
-      said: response whose `clarification` asks.
+      response: whose `clarification` asks.
       system: the system that gave it.
-      then: function that is called with the answer.
+      on_answer: function that is called with the answer.
 
     Raises:
       ValueError: the response asks nothing.
 
     Example: `raglab.buttons(raglab.ask("Who is the vendor?", system=system, documents=["a.md"]), system=system)`
     """
-    question = said["clarification"]
+    question = response["clarification"]
     if question is None:
-        msg = f"buttons need a response that asks, got one of status {said['status']!r}; show the response itself."
+        msg = f"buttons need a response that asks, got one of status {response['status']!r}; show the response itself."
         raise ValueError(msg)
     import ipywidgets as widgets
 
-    words = _WORDS["fr" if said["options"][-1]["text"] in _FRENCH else "en"]
+    words = _WORDS["fr" if response["options"][-1]["text"] in _FRENCH else "en"]
     shown, box = widgets.Output(), widgets.VBox()
     own = widgets.Text(placeholder=words["hint"])
 
@@ -184,31 +184,31 @@ def buttons(said: Response, *, system: System, then: Callable[[Response], object
             return  # the second click of two, on buttons that are gone
         shown.clear_output()
         try:
-            final = reply(said["request_id"], text, system=system)
+            final = reply(response["request_id"], text, system=system)
         except ValueError as error:
             shown.append_stdout(f"{visible(str(error))}\n")
             return
         if final["clarification"] is not None:
-            box.children = buttons(final, system=system, then=then).children
+            box.children = buttons(final, system=system, on_answer=on_answer).children
             return
         box.children = (head, shown)
         shown.append_display_data(final)
-        if then is not None:
-            then(final)
+        if on_answer is not None:
+            on_answer(final)
 
     def button(label: str, text: Callable[[], str]) -> Any:  # noqa: ANN401 - a widget
-        one = widgets.Button(description=label, layout=widgets.Layout(width="auto"))
-        one.on_click(lambda _: answer(text()))
-        return one
+        widget = widgets.Button(description=label, layout=widgets.Layout(width="auto"))
+        widget.on_click(lambda _: answer(text()))
+        return widget
 
-    told = html_text(question["question_to_user"])
-    head = widgets.HTML(f'<span class="{NO_MATH}">{told}</span>')  # breaks its lines, as a label does not
-    others = [one for one in said["options"] if one["value"] not in {question["proposed_default"], OTHER}]
+    question_html = html_text(question["question_to_user"])
+    head = widgets.HTML(f'<span class="{NO_MATH}">{question_html}</span>')  # breaks its lines, as a label does not
+    options = [option for option in response["options"] if option["value"] not in {question["proposed_default"], OTHER}]
     agreed = [] if question["proposed_default"] is None else [button(words["yes"], lambda: "yes")]
     row = (
         *agreed,
         button(words["no"], lambda: "no"),
-        *(button(visible(one["text"]), lambda value=one["value"]: value) for one in others),  # type: ignore[misc]
+        *(button(visible(option["text"]), lambda value=option["value"]: value) for option in options),  # type: ignore[misc]
     )
     choices = widgets.HBox(row)
     box.children = (head, choices, widgets.HBox([own, button(words[OTHER], lambda: own.value)]), shown)

@@ -56,17 +56,17 @@ class GraphState(GraphInput, total=False):
 
 @dataclass(frozen=True, slots=True)
 class _PassageReader:
-    """A generator that reads other texts of the same passages: `left` of them, place by place."""
+    """A generator that reads other texts of the same passages: its `selection`, place by place."""
 
     otherwise: Generator
-    left: Callable[[str, Sequence[Chunk]], Sequence[Chunk]]
+    selection: Callable[[str, Sequence[Chunk]], Sequence[Chunk]]
 
     @property
     def name(self) -> str:
         return self.otherwise.name
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        return self.otherwise.answer(question, self.left(question, passages))
+        return self.otherwise.answer(question, self.selection(question, passages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ class _Nodes:
         decisions = self._decide(state, self._depth_hits(state))
         chosen = decisions.chunks_of_decision(0) if decisions.status[0] == Status.ok else ()
         passages = [decisions.trace.chunks[number] for number in chosen]
-        left = self.compressed(normalise_question(state["question"]), passages)
+        compression = self.compressed(normalise_question(state["question"]), passages)
         return {
             "decision": decisions,
-            "passages": [passage._asdict() for passage in left.passages],
-            "tokens": left.tokens,
+            "passages": [passage._asdict() for passage in compression.passages],
+            "tokens": compression.tokens,
         }
 
     def critic(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,9 +117,9 @@ class _Nodes:
         text = normalise_question(state["question"])
         rows = state["passages"]
         passages = [Chunk(**row | {name: tuple(row.get(name, ())) for name in ("entities", "section")}) for row in rows]
-        left = (lambda _, __: passages) if selected is None else self._left  # the critic's, or those of the option
+        selection = (lambda _, __: passages) if selected is None else self._left  # the critic's, or those of the option
         decisions = replace(decisions, language=language_of(text, self.system.pack))
-        reading = replace(self.system, generator=_PassageReader(self.system.generator, left))
+        reading = replace(self.system, generator=_PassageReader(self.system.generator, selection))
         fields, _ = complete_response(decisions, text, selected, reading, ResponseRecord())
         fields |= {"arm": state["arm"], "arm_reason": state["arm_reason"], "policy_id": self.system.policy.policy_id}
         identity = {"request_id": state.get("request_id") or uuid4().hex}

@@ -329,8 +329,8 @@ def _fill(function: SignalFunction, rows: SignalRows, whose: Sequence[str], stor
     stored = store.get(list(rows.cells))
     known = {key: MeasuredRow(*_PACKED.unpack(raw)) for key, raw in stored.items() if len(raw) == _PACKED.size}
     names = dict(zip(rows.cells, whose, strict=True))
-    left = [key for key in rows.cells if key not in known]
-    batches = [left[start : start + function.batch] for start in range(0, len(left), function.batch)]
+    pending = [key for key in rows.cells if key not in known]
+    batches = [pending[start : start + function.batch] for start in range(0, len(pending), function.batch)]
     failed = _failed_rows(function)
     try:
         for keys in progress(batches, function.name, "row", size=len, total=len(rows.cells), done=len(known)):
@@ -348,15 +348,15 @@ def _fill(function: SignalFunction, rows: SignalRows, whose: Sequence[str], stor
         raise
     lost = _failed_rows(function) - failed  # of this run
     if lost:
-        warn_user(_missing_warning(function.name, lost, len(left)))
+        warn_user(_missing_warning(function.name, lost, len(pending)))
     return known
 
 
 def _failed_rows(function: SignalFunction) -> Counter[str]:
     """Rows that the model of a function gave no value for so far, by reason; none of a function that counts none."""
     counts = getattr(function.fn, "counts", None)
-    missing, left = getattr(counts, "missing", None), getattr(counts, "left", 0)
-    return Counter(missing) + Counter({SPENT: left}) if isinstance(missing, Counter) else Counter()
+    missing, over_budget = getattr(counts, "missing", None), getattr(counts, "over_budget", 0)
+    return Counter(missing) + Counter({SPENT: over_budget}) if isinstance(missing, Counter) else Counter()
 
 
 def _missing_warning(signal: str, lost: Counter[str], n_rows: int) -> MissingSignalsWarning:
@@ -469,9 +469,9 @@ class LiveSignals:
         for function in self.functions:
             rows = signal_rows(trace, function, [0], structure, answers)
             known = {} if earlier is None else _known(rows, earlier.columns[function.name])
-            left = [key for key in rows.cells if key not in known]
-            for start in range(0, len(left), function.batch):
-                keys = left[start : start + function.batch]
+            pending = [key for key in rows.cells if key not in known]
+            for start in range(0, len(pending), function.batch):
+                keys = pending[start : start + function.batch]
                 try:
                     values = self._within_limit(function, [rows.cells[key] for key in keys])
                 except ValueError as error:

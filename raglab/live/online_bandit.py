@@ -519,9 +519,9 @@ class Online:
             ratios = dict(zip(map(p95_name, self.arms), (recent / self.budget_ms).tolist(), strict=True))
             known |= {name: None if np.isnan(ratio) else ratio for name, ratio in ratios.items()}
             # What an arm took of late is known before retrieval, so it may choose; and a slow one is left out.
-            left = bandits.guarded(offered, recent, self.budget_ms)
+            guarded_mask = bandits.guarded(offered, recent, self.budget_ms)
             share = bandits.propensities(
-                now.state, self.setup.bandit, mask=left, context=linear_context(known, self.setup)
+                now.state, self.setup.bandit, mask=guarded_mask, context=linear_context(known, self.setup)
             )
             # The draw hangs on seed and state alone: whoever replays the log draws the same arm.
             uniform = np.random.default_rng(np.random.SeedSequence([self.seed, last + 1])).random()
@@ -534,7 +534,7 @@ class Online:
                 "setup": self.setup.digest,
                 "arm": self.arms[arm],
                 "arms": list(self.arms),
-                "mask": left.tolist(),
+                "mask": guarded_mask.tolist(),
                 "propensity": float(share[arm]),
                 "propensities": share.tolist(),
                 "features": known,

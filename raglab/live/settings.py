@@ -286,8 +286,8 @@ def load_prior(path: str | Path, arms: Sequence[str]) -> Stats:
         if not isinstance(row, dict) or set(row) != set(Stats._fields) or not all(map(_is_count, row.values())):
             raise input_error(Where(str(path), None, arm), rule, _FORM, shown_value(row))
         if row["square"] > row["total"] * _ROUNDED or row["total"] > row["n"] * _ROUNDED:
-            told = ", ".join(f"{name} {row[name]:g}" for name in Stats._fields)
-            raise input_error(Where(str(path), None, arm), rule, "rewards are in [0, 1]", told)
+            numbers = ", ".join(f"{name} {row[name]:g}" for name in Stats._fields)
+            raise input_error(Where(str(path), None, arm), rule, "rewards are in [0, 1]", numbers)
     none = dict.fromkeys(Stats._fields, 0.0)
     return Stats(*(np.array([float(rows.get(arm, none)[name]) for arm in arms]) for name in Stats._fields))
 
@@ -519,7 +519,7 @@ def _begins_like_ours(name: str) -> bool:
     plain = re.sub(r"[^A-Z0-9]", "", name.upper())
     if name.upper().startswith(_OURS) or not plain.startswith("RAGLAB"):
         return name.upper().startswith(_OURS)
-    return bool(get_close_matches(plain, [one.replace("_", "") for one in known_variables()], 1, 0.85))
+    return bool(get_close_matches(plain, [variable.replace("_", "") for variable in known_variables()], 1, 0.85))
 
 
 _NAME = 80  # characters of a wrong name that a message shows
@@ -530,11 +530,13 @@ def _check_name(name: str, where: Where) -> None:
     known = known_variables()
     if name.upper() in known:
         return
-    plain = {one.replace("_", ""): one for one in known}
+    plain = {variable.replace("_", ""): variable for variable in known}
     near = get_close_matches(re.sub(r"[^A-Z0-9]", "", name.upper()), plain, 3, 0.6)
     rule = f"a variable that begins with {_OURS} must be one of raglab's"
     remedy = (
-        f"did you mean {' or '.join(plain[one] for one in near)}" if near else f"they are {', '.join(sorted(known))}"
+        f"did you mean {' or '.join(plain[variable] for variable in near)}"
+        if near
+        else f"they are {', '.join(sorted(known))}"
     )
     raise input_error(where, rule, remedy, name if len(name) <= _NAME else f"{name[:_NAME]}...")
 
@@ -557,5 +559,7 @@ def open_logs(place: str | Path | None = None) -> list[Database]:
         places.append(bandit.log_in(place))
     elif "://" not in str(audit):
         places.append(Path(audit).parent / BANDIT_LOG)
-    there = [one for one in places if "://" in str(one) or Path(one).is_file()] or [audit]
-    return list({one.url: one for one in (Database(log, LOG_TABLES, create=False) for log in there)}.values())
+    there = [path for path in places if "://" in str(path) or Path(path).is_file()] or [audit]
+    return list(
+        {database.url: database for database in (Database(log, LOG_TABLES, create=False) for log in there)}.values()
+    )

@@ -187,7 +187,7 @@ def _caches_of(place: Path) -> Caches | None:
     return Caches(folder)
 
 
-def pack_depths(found: Sequence[DepthHits]) -> list[dict[str, Any]]:
+def pack_depths(depths: Sequence[DepthHits]) -> list[dict[str, Any]]:
     """Depths of a retrieval as JSON holds them; floats keep every bit, NaN is null."""
 
     def plain(name: str, field: Any) -> Any:  # noqa: ANN401 - an array or a list
@@ -195,8 +195,8 @@ def pack_depths(found: Sequence[DepthHits]) -> list[dict[str, Any]]:
         return [None if value != value else value for value in values] if name in FLOAT_FIELDS else values  # noqa: PLR0124
 
     return [
-        {"query": one.query, "hits": {name: plain(name, field) for name, field in one.hits._asdict().items()}}
-        for one in found
+        {"query": depth.query, "hits": {name: plain(name, field) for name, field in depth.hits._asdict().items()}}
+        for depth in depths
     ]
 
 
@@ -218,7 +218,7 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[Dept
         whole = np.array(values, dtype=np.int32)
         return whole.reshape(1, 1, 1) if name == "n_reranked" else whole[None, None, None]
 
-    found = []
+    depths = []
     for row in rows:
         if not isinstance(row["query"], str) or set(row["hits"]) != set(Hits._fields):
             msg = "a depth must hold a query and its hits."
@@ -228,8 +228,8 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[Dept
         if shapes != {hits.chunk.shape} or not ((hits.chunk >= -1) & (hits.chunk < n_chunks)).all():
             msg = "hits must be of one shape, and of chunks that there are."
             raise ValueError(msg)
-        found.append(DepthHits(row["query"], hits, {}))
-    return found
+        depths.append(DepthHits(row["query"], hits, {}))
+    return depths
 
 
 OnError = Literal["raise", "refuse"]
@@ -412,7 +412,7 @@ class System:
         if log is not None and learns:
             remedy = "put that pack back, or move the log away and learn anew"
             check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
-        kept = _caches_of(place) if cache else None
+        caches = _caches_of(place) if cache else None
         judge = scorer or WordSupport()
         base = Extractive(pack=pack) if generator is None else generator
         opening = LabOpening(place, index.settings, rewriter, base, clarifier)
@@ -423,7 +423,7 @@ class System:
         return cls(
             policy=chosen,
             scorer=judge,
-            caches=kept,
+            caches=caches,
             pack=pack,
             arm=stated,
             online=online,
@@ -540,8 +540,8 @@ class System:
             return self
         # An index that grew may have another kind than the one that was opened; all else it keeps.
         grown = self.fingerprint in index.earlier
-        kept = index.settings._replace(index=opening.settings.index) if grown else index.settings
-        if kept != opening.settings:
+        settings = index.settings._replace(index=opening.settings.index) if grown else index.settings
+        if settings != opening.settings:
             msg = f"an open index must keep its arms, models and sizes, got others in {opening.place}; open it again."
             raise ValueError(msg)
         ready = _documents_fields(index, opening, self.policy, self.pack, self.scorer, self.retriever)

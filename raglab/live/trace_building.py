@@ -435,15 +435,15 @@ class Building:
     batch_size: int
     reader: DocumentReader = field(repr=False)
     warns: bool = True
-    _made: list[Retriever] = field(default_factory=list, repr=False)
+    _retrievers: list[Retriever] = field(default_factory=list, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def ready(self) -> Retriever:
         """Models and indexes; loaded by the first batch that is not there yet, for all threads, or not at all."""
         with self._lock:
-            if not self._made:
-                self._made.append(self.load(self.store))
-            return self._made[0]
+            if not self._retrievers:
+                self._retrievers.append(self.load(self.store))
+            return self._retrievers[0]
 
     def load(self, store: EmbeddingCache | None) -> Retriever:
         """Models and indexes, with embeddings from a cache where they are there, and into it where not."""

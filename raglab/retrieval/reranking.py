@@ -70,11 +70,11 @@ class MaxSim:
     def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray) -> RerankScores:
         """Scores of each query's candidates, raw and clipped to [0, 1]."""
         raw = np.full(candidates.shape, np.nan)
-        left = candidates if self.known is None else self._fill_known(raw, query_texts, doc_texts, candidates)
-        self._fill_scores(raw, query_texts, doc_texts, left)
+        unscored = candidates if self.known is None else self._fill_known(raw, query_texts, doc_texts, candidates)
+        self._fill_scores(raw, query_texts, doc_texts, unscored)
         if self.known is not None:
-            for row, column in zip(*(axis.tolist() for axis in np.nonzero(left >= 0)), strict=True):
-                self.known[query_texts[row], doc_texts[left[row, column]]] = float(raw[row, column])
+            for row, column in zip(*(axis.tolist() for axis in np.nonzero(unscored >= 0)), strict=True):
+                self.known[query_texts[row], doc_texts[unscored[row, column]]] = float(raw[row, column])
         rounded = _round_scores(raw)
         return RerankScores(rounded, rounded.clip(0.0, 1.0))
 
@@ -82,12 +82,12 @@ class MaxSim:
         self, raw: Values, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
     ) -> IdArray:
         """Write the scores that are known, and name the candidates that are left, [Q, R]; -1 for the others."""
-        left = candidates.copy()
+        unscored = candidates.copy()
         for row, column in zip(*(axis.tolist() for axis in np.nonzero(candidates >= 0)), strict=True):
             score = (self.known or {}).get((query_texts[row], doc_texts[candidates[row, column]]))
             if score is not None:
-                raw[row, column], left[row, column] = score, -1
-        return left
+                raw[row, column], unscored[row, column] = score, -1
+        return unscored
 
     def _fill_scores(
         self, raw: Values, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray

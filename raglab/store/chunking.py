@@ -192,13 +192,13 @@ def _fitted(
     size_of = dict(zip(paths, measure.sizes([SECTION_JOINT.join(path) for path in paths]), strict=True))
     moved: set[str] = set()
     for path, blocks in sections:
-        left = path
-        while left and size_of[left] > most:
-            left = left[1:]
-            size_of.setdefault(left, measure.sizes([SECTION_JOINT.join(left)])[0])
-        gone = [head for head in path[: len(path) - len(left)] if head not in moved]
+        heads = path
+        while heads and size_of[heads] > most:
+            heads = heads[1:]
+            size_of.setdefault(heads, measure.sizes([SECTION_JOINT.join(heads)])[0])
+        gone = [head for head in path[: len(path) - len(heads)] if head not in moved]
         moved.update(gone)
-        yield left, [*(Block("text", head) for head in gone), *blocks]
+        yield heads, [*(Block("text", head) for head in gone), *blocks]
 
 
 def _section_texts(path: tuple[str, ...], blocks: Sequence[Block], measure: _Measure) -> list[str]:

@@ -83,15 +83,15 @@ def damage_errors() -> tuple[type[Exception], ...]:
 
 def chunk_rows(trace: TraceData) -> list[list[dict[str, Any]]]:
     """Chunks by the case that hits them first; those that none hits stand with the last case."""
-    left = dict.fromkeys(range(len(trace.chunks)))
+    rest = dict.fromkeys(range(len(trace.chunks)))
     rows = []
     for hit in trace.hits.chunk.reshape(len(trace), -1):
-        new = [number for number in dict.fromkeys(hit.tolist()) if number in left]
+        new = [number for number in dict.fromkeys(hit.tolist()) if number in rest]
         for number in new:
-            del left[number]
+            del rest[number]
         rows.append(new)
     if rows:
-        rows[-1] += list(left)
+        rows[-1] += list(rest)
     return [[_chunk_row(trace, number) for number in row] for row in rows]
 
 

@@ -97,13 +97,13 @@ IN_A_ROW = 5  # cases that a model failed for, after which it is taken for broke
 class JudgeCounts:
     """What came of the cases of a scorer.
 
-    scored: cases with a score. missing: cases asked without one, by reason. left: cases without one because the budget
-    was spent.
+    scored: cases with a score. missing: cases asked without one, by reason. over_budget: cases without one because the
+    budget was spent.
     """
 
     scored: int = 0
     missing: Counter[str] = field(default_factory=Counter)
-    left: int = 0
+    over_budget: int = 0
 
 
 class ScoreRequest(NamedTuple):
@@ -196,8 +196,8 @@ class ModelScorer:
     def _skip(self, error: BudgetSpentError) -> None:
         """Count a case over the budget; warn at the first one."""
         with self._lock:
-            self.counts.left += 1
-            first = self.counts.left == 1
+            self.counts.over_budget += 1
+            first = self.counts.over_budget == 1
         if first:
             warn_user(f"further cases stay missing: {error}")
 

@@ -327,8 +327,8 @@ def _pairs(firsts: Iterable[str], texts: Iterable[Sequence[str]]) -> list[tuple[
 
 def _best(texts: Iterable[Sequence[str]], values: Iterable[float]) -> list[float]:
     """Highest of the values of each row's texts, in their order; NaN for a row without texts."""
-    left = iter(values)
-    return [max((float(next(left)) for _ in some), default=float("nan")) for some in texts]
+    rest = iter(values)
+    return [max((float(next(rest)) for _ in some), default=float("nan")) for some in texts]
 
 
 def _read_texts(texts: Iterable[Sequence[str]], passages: Passages) -> list[tuple[str, ...]]:

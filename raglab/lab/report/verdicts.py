@@ -488,8 +488,8 @@ def threshold_curves(
     paths = [RATIO] if by_cost[0] else _stated_thresholds(policies, tried)
     shown: dict[str, ThresholdCurve] = {}
     for place, base in enumerate(tried):
-        left = [path for path in paths if path not in shown]
-        for path, frame in _steps_by_path(trace, policies[base], left, arm).items():
+        rest = [path for path in paths if path not in shown]
+        for path, frame in _steps_by_path(trace, policies[base], rest, arm).items():
             values = {name: policies[name].value(path) for name in reversed(tried[place:])}
             marks = {name: float(value) for name, value in values.items() if value is not None}
             shown[path] = ThresholdCurve(path, frame, marks, base)

@@ -71,7 +71,7 @@ def test_the_second_click_of_two_says_nothing(system: System, label: str) -> Non
 def test_a_click_answers(system: System, label: str) -> None:
     """The answer stands where the buttons were, and goes to whoever waits for it."""
     got: list[Response] = []
-    box = buttons(ask(QUI, system=system, documents=[FRENCH], now=START), system=system, then=got.append)
+    box = buttons(ask(QUI, system=system, documents=[FRENCH], now=START), system=system, on_answer=got.append)
     _, row, _, shown = parts(box)
     row[label].click()
     assert got[0]["status"] == "ok"

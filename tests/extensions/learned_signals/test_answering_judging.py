@@ -207,7 +207,7 @@ def test_a_budget_ends_before_it_is_exceeded(server: JudgeServer) -> None:
             scores = [made.score(f"Case {n}?", PASSAGES) for n in range(9)]
         assert len(told) == 1
         assert [math.isnan(score) for score in scores] == [False] * 3 + [True] * 6
-        assert (made.counts.scored, made.counts.left, made.counts.missing.total()) == (3, 6, 0)
+        assert (made.counts.scored, made.counts.over_budget, made.counts.missing.total()) == (3, 6, 0)
         counts = made.client.counts
         assert counts.requests == 3
         assert counts.prompt_tokens + counts.completion_tokens <= budget.tokens
