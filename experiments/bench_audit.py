@@ -25,7 +25,7 @@ from bench import ROOT, Options, Row, Rows, module, seconds
 import raglab
 from raglab import AuditLog, Policy
 from raglab.bandit import Bandit
-from raglab.default_learner import RULES, SIGNALS, Learner, gate, init, update
+from raglab.default_learner import RULES, SIGNALS, DefaultLearner, gate, init, update
 from raglab.reward import COMPONENTS, RewardWeights
 
 VALUES = 4
@@ -38,7 +38,7 @@ KEYS: list[tuple[str, str, dict[str, str]]] = [
 PLAYED = ("explicit_yes", "implicit_ok", "implicit_ok", "failure", "explicit_no")
 
 
-def many(learner: Learner, users: int, steps: int, decay: float = 1.0) -> Callable[[], None]:
+def many(learner: DefaultLearner, users: int, steps: int, decay: float = 1.0) -> Callable[[], None]:
     """So many updates of every user, confidence after each.
 
     Args:
@@ -60,7 +60,7 @@ def many(learner: Learner, users: int, steps: int, decay: float = 1.0) -> Callab
     return play
 
 
-def single(learner: Learner, updates: int) -> None:
+def single(learner: DefaultLearner, updates: int) -> None:
     """So many updates of one row, with 3 condition columns."""
     conditions = {"page_1_kind": "body", "language": "fr", "pages": "many"}
     row = init("insurer_name", "broker_contract", now=START)
@@ -72,7 +72,7 @@ def learned(options: Options) -> Rows:
     """Updates a second of each rule: few users with many votes each, more users, forgetting, one row."""
     updates = 20_000 if options.quick else 300_000
     for rule in RULES:
-        learner = Learner(rule=rule)
+        learner = DefaultLearner(rule=rule)
         shapes = {f"{users:,} users": (users, 1.0) for users in (updates // 300, updates // 30)}
         shapes["forgetting"] = (updates // 30, 0.99)
         for name, (users, decay) in shapes.items():

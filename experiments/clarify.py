@@ -19,7 +19,16 @@ import numpy as np
 import pandas as pd
 
 from experiments.clarify_worlds import clariq, sharc, stable
-from raglab.default_learner import Learner, Priced, World, confidence_paths, request_outcomes, silence, simulate, world
+from raglab.default_learner import (
+    DefaultLearner,
+    Priced,
+    World,
+    confidence_paths,
+    request_outcomes,
+    silence,
+    simulate,
+    world,
+)
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, SPLITS
 from raglab.default_learner.simulation import BASELINES, Policy
 from raglab.displays.canvas import png
@@ -46,7 +55,7 @@ from raglab.values import Chunk
 
 BUNDLED = Path("datasets/broker")
 PACK = load_pack(BUNDLED / "pack")
-POSTERIOR = Learner("posterior")
+POSTERIOR = DefaultLearner("posterior")
 BEFORE = POSTERIOR._replace(prior_yes=1.0, prior_no=1.0, on_word=False)  # a flat prior, and no word needed
 REQUESTS = 200
 PARTS = ("rows", "stable", "broker", "clariq", "sharc", "sets", "speed")
@@ -111,7 +120,7 @@ def judged(study: ClarifyStudy, title: str) -> None:
     print("\n" + "\n".join(f"- {note}" for note in study.notes) + "\n\n```\n" + study.env() + "```")
 
 
-def studied(name: str, tune: World, held_out: World, args: argparse.Namespace) -> Learner:
+def studied(name: str, tune: World, held_out: World, args: argparse.Namespace) -> DefaultLearner:
     """Two studies: within 2 silent errors per 100, and within the published rule's own."""
     print(f"\n## {name}: {len(tune.contexts)} contexts to tune on, {len(held_out.contexts)} held out\n")
     print(f"{args.seeds} seeds of 100 users and {REQUESTS} requests; brackets hold 95 % of the seeds.")
@@ -129,7 +138,7 @@ def studied(name: str, tune: World, held_out: World, args: argparse.Namespace) -
     return first.learner
 
 
-def curves(name: str, world: World, tuned: Learner, args: argparse.Namespace) -> None:
+def curves(name: str, world: World, tuned: DefaultLearner, args: argparse.Namespace) -> None:
     """Curves over the requests, and the time until silent."""
     policies: dict[str, Policy] = {"published rule": PUBLISHED, "tuned": tuned, "published, priced": Priced(PUBLISHED)}
     policies |= {baseline.replace("_", " "): baseline for baseline in BASELINES}
@@ -159,7 +168,7 @@ def curves(name: str, world: World, tuned: Learner, args: argparse.Namespace) ->
     markdown((*head, "rows (30 requests or more) that fell silent"), lines)
 
 
-def sensitivity(data: Path, tuned: Learner, args: argparse.Namespace) -> None:
+def sensitivity(data: Path, tuned: DefaultLearner, args: argparse.Namespace) -> None:
     """The assumption on noise, varied: held-out ClariQ topics, tuned at 0.01."""
     print("\n### ClariQ: what the assumed noise changes (held out; the same tuned learner)\n")
     rows = []
@@ -273,7 +282,7 @@ def speed() -> None:
     print(f"\nTable of 5 policies, 2,000 users, {REQUESTS} requests, bundled documents: {took:.1f} s.")
 
 
-def _timed(simulated_world: World, learner: Learner) -> float:
+def _timed(simulated_world: World, learner: DefaultLearner) -> float:
     begun = time.perf_counter()
     request_outcomes(simulated_world, learner, users=2000, requests=REQUESTS, seed=0)
     return time.perf_counter() - begun

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.default_learner import Learner, World, request_outcomes, world
+from raglab.default_learner import DefaultLearner, World, request_outcomes, world
 from raglab.metrics.intervals import mean_interval
 
 BODY, COVER = {"1": 1.0, "toc": 0.0}, {"1": 0.0, "toc": 1.0}
@@ -46,7 +46,7 @@ def noise_alone(stray: float) -> World:
     return world({"insurer": BODY}, noise=stray, at_once=1, noise_columns=2, detects=0.99)
 
 
-def prices(price_world: World, learner: Learner, *, seeds: int, users: int, jobs: int) -> NDArray[np.float64]:
+def prices(price_world: World, learner: DefaultLearner, *, seeds: int, users: int, jobs: int) -> NDArray[np.float64]:
     """Each of `COLUMNS` by seed, [seeds, 5]; the last is of the rows that split, NaN where all columns are noise."""
     first_noise, rows = len(price_world.columns), []
     for seed in range(seeds):
@@ -73,7 +73,7 @@ def lines(*, seeds: int, users: int, jobs: int) -> Iterator[str]:
     for name, price_world in worlds.items():
         for confidence in ("vote_share", "posterior"):
             for rule in ("source", "evidence"):
-                learner = Learner(confidence, split=rule)  # type: ignore[arg-type]
+                learner = DefaultLearner(confidence, split=rule)  # type: ignore[arg-type]
                 values = prices(price_world, learner, seeds=seeds, users=users, jobs=jobs)
                 low, high = mean_interval(values, 0.95)
                 cells = [

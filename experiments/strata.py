@@ -28,7 +28,7 @@ from scipy.stats import hypergeom
 from raglab.default_learner import (
     RULES,
     ClarificationDefault,
-    Learner,
+    DefaultLearner,
     asks,
     init,
     met,
@@ -58,7 +58,7 @@ class SeedSequence(NamedTuple):
     column: str
 
 
-def seed_sequence(bodies: int, noise: NDArray[np.int64], learner: Learner) -> SeedSequence:
+def seed_sequence(bodies: int, noise: NDArray[np.int64], learner: DefaultLearner) -> SeedSequence:
     """One yes on a body, silent successes on others, then cover sheets: page 1 fails, `toc` is confirmed.
 
     Args:
@@ -125,7 +125,7 @@ def requests_until_split(
     accuracy: float = 0.95,
     noise_columns: int = 20,
     at_most: int = 500,
-    learner: Learner | None = None,
+    learner: DefaultLearner | None = None,
 ) -> SplitRequests:
     """Requests and questions until rows in the situation of case 12 split.
 
@@ -139,7 +139,7 @@ def requests_until_split(
         that one default would do for them as well. accuracy: of the classifier of page 1. noise_columns: of two values
         each.
     """
-    settings = Learner(split="evidence") if learner is None else learner
+    settings = DefaultLearner(split="evidence") if learner is None else learner
     about = (coversheets, contents, accuracy, noise_columns, at_most, settings)
     requests, late, questions, column = zip(*(_row_until_split(rng, *about) for _ in range(rows)), strict=True)
     return SplitRequests(np.array(requests), np.array(late), np.array(questions), tuple(column))
@@ -152,7 +152,7 @@ def _row_until_split(
     accuracy: float,
     noise_columns: int,
     at_most: int,
-    learner: Learner,
+    learner: DefaultLearner,
 ) -> tuple[int, int, int, str]:
     """Requests, those after it was decidable, questions and the column of the split of one row."""
     row, decidable, questions = init("insurer_name", "broker_contract", now=START), 0, 0
@@ -185,19 +185,19 @@ def false_splits(
     n_levels: int = 2,
     failing: float = 0.3,
     signals: int = 200,
-    learner: Learner | None = None,
+    learner: DefaultLearner | None = None,
 ) -> int:
     """Rows that split by a column of noise after any of their signals, of `rows`.
 
     Args:
       failing: share of the signals that are failures.
     """
-    settings = Learner(split="evidence") if learner is None else learner
+    settings = DefaultLearner(split="evidence") if learner is None else learner
     return sum(_splits(rng, columns, n_levels, failing, signals, settings) for _ in range(rows))
 
 
 def _splits(
-    rng: np.random.Generator, columns: int, n_levels: int, failing: float, signals: int, learner: Learner
+    rng: np.random.Generator, columns: int, n_levels: int, failing: float, signals: int, learner: DefaultLearner
 ) -> bool:
     """Whether one row of noise splits, found for all its signals at once: as `stratify` after each."""
     wrong_now = rng.random(signals) < failing
@@ -216,7 +216,7 @@ def seed_table(rng: np.random.Generator, rows: int) -> None:
     print(f"| {' | '.join((*head, 'at most 2 after decidable', 'by another column'))} |\n" + "|---" * 6 + "|")
     for bodies, columns in product(BODIES, COLUMNS):
         draws = rng.integers(2, size=(rows if columns else 1, bodies + MOST, columns))
-        sequences = [seed_sequence(bodies, noise, Learner("posterior", split="evidence")) for noise in draws]
+        sequences = [seed_sequence(bodies, noise, DefaultLearner("posterior", split="evidence")) for noise in draws]
         decidable, split = (np.array([sequence[at] for sequence in sequences]) for at in (0, 1))
         inside = int(((split > 0) & (split - decidable <= 2) | (split > 0) & (decidable == 0)).sum())
         low, high = (HUNDRED * float(end) for end in clopper_pearson(inside, len(sequences)))
@@ -238,7 +238,7 @@ def traffic_table(rows: int) -> None:
         about: dict[str, Any] = {
             "coversheets": share,
             "contents": contents,
-            "learner": Learner(rule=rule, split="evidence"),
+            "learner": DefaultLearner(rule=rule, split="evidence"),
         }
         results = requests_until_split(rng, rows=rows, **about)
         there = np.array([column == COLUMN for column in results.column])

@@ -24,7 +24,7 @@ from raglab.audit.log_learners import learner_of, recorded_learner
 from raglab.audit.sessions import SilenceRule
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decision.checks import Check
-from raglab.default_learner import Learner
+from raglab.default_learner import DefaultLearner
 from raglab.policy import PolicyData
 from raglab.store.database import Database
 from raglab.store.log_tables import (
@@ -116,7 +116,7 @@ class TestRequests:
         log = audit_logs()
         for number in range(100):
             opened(log, f"r{number}")
-        opened(audit_logs(learner=Learner(rule="posterior")), "p")
+        opened(audit_logs(learner=DefaultLearner(rule="posterior")), "p")
         other = POLICY.replace("similarity.min_similarity", 0.5)
         opened(log, "q", policy=other)
         assert [row["policy_id"] for row in events(log, POLICIES)] == [POLICY.policy_id, other.policy_id]
@@ -157,14 +157,14 @@ class TestLearners:
 
     def test_learner_settings_of_a_version_before(self, log: AuditLog) -> None:
         """They are read, under their own digest, and what no version had is refused with its name."""
-        old = {name: value for name, value in Learner("posterior")._asdict().items() if name != "on_word"}
+        old = {name: value for name, value in DefaultLearner("posterior")._asdict().items() if name != "on_word"}
         old |= {"first_look": 8, "prior_yes": 1.0, "prior_no": 1.0}
         with log.log.writing() as entries:
             named = digest(canonical_json(old), 16)
             entries.add(LEARNERS, {"at": utc_text(START), "digest": named, "body": old})
             entries.add(LEARNERS, {"at": utc_text(START), "digest": "0" * 16, "body": old | {"tomorrow": 1}})
         with log.log.reading() as entries:
-            expected = Learner("posterior", prior_yes=1.0, prior_no=1.0, on_word=False)
+            expected = DefaultLearner("posterior", prior_yes=1.0, prior_no=1.0, on_word=False)
             assert learner_of(entries, named, {}) == expected
             assert recorded_learner(entries, named) == (expected, [])
             with pytest.raises(ValueError, match=r"learner settings must be among .*, got tomorrow; read"):

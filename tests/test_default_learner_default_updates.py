@@ -19,7 +19,7 @@ from raglab.default_learner import (
     ClarificationDefault,
     ClarificationRequest,
     Counts,
-    Learner,
+    DefaultLearner,
     asks,
     fills_in,
     gate,
@@ -45,7 +45,7 @@ from raglab.default_learner.confidence import (
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 NAMES = ("1", "toc", "document", "7")
-POSTERIOR = Learner(rule="posterior")
+POSTERIOR = DefaultLearner(rule="posterior")
 FLAT = POSTERIOR._replace(prior_yes=1.0, prior_no=1.0)
 
 Event = tuple[str, str, str | None]
@@ -137,13 +137,13 @@ def test_case_2_of_the_article() -> None:
     assert gate(made) == "ask_occasionally"
     asked = []
     for _ in range(12):
-        asked.append(asks(made, Learner()))
+        asked.append(asks(made, DefaultLearner()))
         made = met(made, now=NOW)
     assert [number for number, one in enumerate(asked, 1) if one] == [5, 10]
     assert made.requests == 12
 
 
-def silent(learner: Learner, successes: int) -> list[float]:
+def silent(learner: DefaultLearner, successes: int) -> list[float]:
     """Confidence after one yes and 0, 1, … silent successes."""
     made = learned([("1", "explicit_yes", None)], learner=learner)
     found = [made.confidence]
@@ -155,7 +155,7 @@ def silent(learner: Learner, successes: int) -> list[float]:
 
 def test_the_published_rule_sinks_while_it_is_right_and_silent() -> None:
     """After one yes, k silent successes leave (1 + k/2) / (1 + k): below 0.85 at once, below 0.60 from the fifth."""
-    found = silent(Learner(), 200)
+    found = silent(DefaultLearner(), 200)
     assert found == [(1 + 0.5 * k) / (1 + k) for k in range(201)]
     assert [gate(row(confidence=one)) for one in found[:6]] == ["apply", *["ask_occasionally"] * 4, "ask"]
     assert all(one > later > 0.5 for one, later in itertools.pairwise(found))
@@ -231,7 +231,7 @@ def test_doubt_is_kept_by_the_posterior_alone() -> None:
         assert ClarificationDefault.model_validate_json(made.model_dump_json()) == made
 
 
-def asked_when_right(learner: Learner, requests: int = 400) -> list[int]:
+def asked_when_right(learner: DefaultLearner, requests: int = 400) -> list[int]:
     """Numbers of the requests that are asked, of a default that is always right and always agreed to."""
     made, asked = row(), []
     for number in range(1, requests + 1):
@@ -243,7 +243,7 @@ def asked_when_right(learner: Learner, requests: int = 400) -> list[int]:
 
 def test_what_a_default_that_is_right_still_costs() -> None:
     """The published rule asks about every fifth request for ever; the posterior once, from a flat prior five times."""
-    published_ = asked_when_right(Learner())
+    published_ = asked_when_right(DefaultLearner())
     assert len([number for number in published_ if number <= 100]) == 21
     assert len([number for number in published_ if number > 300]) == 20
     assert asked_when_right(POSTERIOR) == [1]
@@ -260,13 +260,13 @@ def test_the_gate_holds_whatever_a_question_is_worth() -> None:
     fifth = row(candidate_votes={"1": 9.5}, confidence=0.79, sample_size=12, requests=4)
     sure = row(candidate_votes={"1": 9.0}, confidence=0.9, sample_size=10, requests=4)
     for worth in (None, cheap, dear):
-        assert not fills_in(None, "1", Learner(), worth)
-        assert not fills_in(row(), "1", Learner(), worth)
-        assert not fills_in(made, "1", Learner(), worth)
-        assert not fills_in(sure, "toc", Learner(), worth)
-        assert fills_in(sure, "1", Learner(), worth)
-        assert fills_in(fifth.model_copy(update={"requests": 5}), "1", Learner(), worth)
-    assert [fills_in(fifth, "1", Learner(), worth) for worth in (None, cheap, dear)] == [False, True, False]
+        assert not fills_in(None, "1", DefaultLearner(), worth)
+        assert not fills_in(row(), "1", DefaultLearner(), worth)
+        assert not fills_in(made, "1", DefaultLearner(), worth)
+        assert not fills_in(sure, "toc", DefaultLearner(), worth)
+        assert fills_in(sure, "1", DefaultLearner(), worth)
+        assert fills_in(fifth.model_copy(update={"requests": 5}), "1", DefaultLearner(), worth)
+    assert [fills_in(fifth, "1", DefaultLearner(), worth) for worth in (None, cheap, dear)] == [False, True, False]
 
 
 def test_one_correction_counts_once_against_a_value() -> None:
@@ -296,7 +296,7 @@ events_of = st.lists(
 @given(events_of, st.sampled_from(RULES), st.sampled_from([0.0, 3.0]))
 def test_rows_and_arrays_are_one(events: list[Event], rule: Any, half_life: float) -> None:
     """The arrays of a batch give the same counts, votes and confidence as the rows, with and without forgetting."""
-    learner = Learner(rule=rule, half_life_days=half_life)
+    learner = DefaultLearner(rule=rule, half_life_days=half_life)
     made, order = row(), list(dict.fromkeys(one for value, signal, named in events for one in (value, named) if one))
     votes = no_votes(len(order), (2,))
     for day, (value, signal, named) in enumerate(events):
@@ -333,7 +333,7 @@ def test_a_thousand_users_at_once_are_a_thousand_users() -> None:
         signal = rng.integers(-1, 4, size=1000)
         votes = add_signal(votes, value, signal, np.where(signal == 1, (value + 1) % 3, -1))
     for rule in RULES:
-        learner = Learner(rule=rule)
+        learner = DefaultLearner(rule=rule)
         alone = [vote_confidence(type(votes)(votes.counts[at], votes.n[at]), learner) for at in range(1000)]
         np.testing.assert_array_equal(vote_confidence(votes, learner), alone)
 
@@ -352,7 +352,7 @@ def test_the_order_of_signals_does_not_matter(events: list[Event], chance: Any) 
 @given(events_of, st.sampled_from(RULES), st.sampled_from([0.0, 2.5]))
 def test_a_row_survives_json_and_its_update(events: list[Event], rule: Any, half_life: float) -> None:
     """It reads back equal, order of votes included, and a further update changes nothing of it."""
-    learner = Learner(rule=rule, half_life_days=half_life)
+    learner = DefaultLearner(rule=rule, half_life_days=half_life)
     made = learned(events, learner=learner, conditions={"page_1_kind": "body"})
     text = made.model_dump_json()
     back = ClarificationDefault.model_validate_json(text)
@@ -366,7 +366,7 @@ def test_a_row_survives_json_and_its_update(events: list[Event], rule: Any, half
 
 def test_forgetting_halves() -> None:
     """A yes of a half-life ago is half a yes beside a new rejection; the sample keeps its size."""
-    learner = Learner(half_life_days=30.0)
+    learner = DefaultLearner(half_life_days=30.0)
     made = update(row(), "1", "explicit_yes", now=NOW, learner=learner)
     made = update(made, "toc", "explicit_yes", now=NOW + timedelta(days=30), learner=learner)
     assert made.candidate_votes == {"1": 0.5, "toc": 1.0}
@@ -376,7 +376,7 @@ def test_forgetting_halves() -> None:
 @pytest.mark.parametrize("half_life", [0.0, 30.0])
 def test_a_clock_that_goes_backwards(half_life: float) -> None:
     """Nothing ages, the signal counts whole, and the row keeps the later time."""
-    learner = Learner(half_life_days=half_life)
+    learner = DefaultLearner(half_life_days=half_life)
     made = update(row(), "1", "explicit_yes", now=NOW, learner=learner)
     made = update(made, "1", "explicit_yes", now=NOW - timedelta(days=400), learner=learner)
     assert (made.candidate_votes, made.last_refreshed) == ({"1": 2.0}, NOW)
@@ -417,14 +417,14 @@ def test_the_gate_takes_no_nan() -> None:
         ({"signal": "explicit_no", "corrected_to": "1"}, "corrected_to must be another value"),
         ({"signal": "explicit_no", "corrected_to": ""}, "corrected_to must be a text"),
         ({"rule": "majority"}, "rule must be one of vote_share, posterior"),
-        ({"learner": Learner(every=0)}, "every must be a whole number >= 1"),
-        ({"learner": Learner(every=float("nan"))}, "every must be a whole number >= 1, got nan"),  # type: ignore[arg-type]
-        ({"learner": Learner(every=2.5)}, "every must be a whole number >= 1, got 2.5"),  # type: ignore[arg-type]
-        ({"learner": Learner(half_life_days=-1.0)}, "half_life_days must be >= 0"),
-        ({"learner": Learner(half_life_days=float("nan"))}, "half_life_days must be >= 0"),
-        ({"learner": Learner(level=1.0)}, "level must be in"),
-        ({"learner": Learner(prior_no=0.0)}, "prior_no must be > 0"),
-        ({"learner": Learner(alpha=0.0)}, "alpha must be in"),
+        ({"learner": DefaultLearner(every=0)}, "every must be a whole number >= 1"),
+        ({"learner": DefaultLearner(every=float("nan"))}, "every must be a whole number >= 1, got nan"),  # type: ignore[arg-type]
+        ({"learner": DefaultLearner(every=2.5)}, "every must be a whole number >= 1, got 2.5"),  # type: ignore[arg-type]
+        ({"learner": DefaultLearner(half_life_days=-1.0)}, "half_life_days must be >= 0"),
+        ({"learner": DefaultLearner(half_life_days=float("nan"))}, "half_life_days must be >= 0"),
+        ({"learner": DefaultLearner(level=1.0)}, "level must be in"),
+        ({"learner": DefaultLearner(prior_no=0.0)}, "prior_no must be > 0"),
+        ({"learner": DefaultLearner(alpha=0.0)}, "alpha must be in"),
         ({"now": "2026-01-05"}, "now must be a datetime, got '2026-01-05'"),
         ({"now": None}, "now must be a datetime, got None"),
         ({"conditions": {"page_1_kind": "x" * 201}}, "the value of page_1_kind must be"),
@@ -474,7 +474,7 @@ def test_a_time_without_a_zone_is_utc() -> None:
     naive = NOW.replace(tzinfo=None)
     made = update(init("insurer_name", "contract", now=naive), "1", "explicit_yes", now=naive + timedelta(days=1))
     assert made.last_refreshed == naive + timedelta(days=1)
-    learner = Learner(half_life_days=1.0)
+    learner = DefaultLearner(half_life_days=1.0)
     later = NOW.astimezone(timezone(timedelta(hours=5))) + timedelta(days=2)
     assert update(made, "1", "explicit_yes", now=later, learner=learner).candidate_votes == {"1": 1.5}
     assert update(made, "1", "explicit_yes", now=NOW, learner=learner).last_refreshed == made.last_refreshed

@@ -12,7 +12,7 @@ import pytest
 
 from raglab.default_learner import (
     ClarificationDefault,
-    Learner,
+    DefaultLearner,
     Priced,
     World,
     asks,
@@ -57,7 +57,7 @@ def tastes(**more: Any) -> World:
     return world(TASTES, **({"noise": [0.05, 0.1], "drift": 0.02} | more))
 
 
-def one_by_one(made: World, learner: Learner, *, users: int, requests: int, seed: int = 0) -> RequestOutcomes:
+def one_by_one(made: World, learner: DefaultLearner, *, users: int, requests: int, seed: int = 0) -> RequestOutcomes:
     """The loop of the simulation over rows of the learner, one user after the other."""
     crowded = crowd(made, users, requests, seed, 0)
     columns = [*made.columns, *(f"zz{number:02}" for number in range(made.noise_columns))]
@@ -76,7 +76,14 @@ def one_by_one(made: World, learner: Learner, *, users: int, requests: int, seed
 
 
 def _step(
-    made: World, learner: Learner, crowded: Any, rows: dict[Any, Any], name: str, columns: list[str], user: int, t: int
+    made: World,
+    learner: DefaultLearner,
+    crowded: Any,
+    rows: dict[Any, Any],
+    name: str,
+    columns: list[str],
+    user: int,
+    t: int,
 ) -> tuple[tuple[bool, bool, bool, bool], bool]:
     """One request: what was asked, wrong, unanswered, unnoticed; and whether its row was split."""
     now = BEGUN + timedelta(days=t / made.per_day)
@@ -120,7 +127,7 @@ def _split_or_not(
     row: ClarificationDefault,
     rows: dict[Any, Any],
     name: str,
-    learner: Learner,
+    learner: DefaultLearner,
     now: datetime,
     success: str | None,
     conditions: dict[str, str],
@@ -138,20 +145,20 @@ def _split_or_not(
 @pytest.mark.parametrize(
     ("made", "learner"),
     [
-        (tastes(), Learner()),
-        (tastes(names=0.5, detects=0.3), Learner("posterior")),
-        (tastes(notices=1.0), Learner("posterior", half_life_days=4.0, every=3)),
-        (tastes(notices=1.0), Learner(half_life_days=2.0, ask_below=0.4, apply_above=0.7)),
-        (cover(noise_columns=3), Learner()),
-        (cover(noise_columns=2, noise_levels=3), Learner("posterior", alpha=0.2)),
-        (cover(noise=0.1, detects=0.8), Learner("posterior", half_life_days=20.0, alpha=0.2)),
-        (cover(), Learner("posterior", stratify=False)),
-        (cover(noise_columns=3), Learner(split="evidence")),
-        (cover(noise_columns=2, noise_levels=3), Learner("posterior", alpha=0.2, split="evidence")),
-        (cover(noise=0.1, detects=0.8), Learner("posterior", half_life_days=20.0, alpha=0.2, split="evidence")),
+        (tastes(), DefaultLearner()),
+        (tastes(names=0.5, detects=0.3), DefaultLearner("posterior")),
+        (tastes(notices=1.0), DefaultLearner("posterior", half_life_days=4.0, every=3)),
+        (tastes(notices=1.0), DefaultLearner(half_life_days=2.0, ask_below=0.4, apply_above=0.7)),
+        (cover(noise_columns=3), DefaultLearner()),
+        (cover(noise_columns=2, noise_levels=3), DefaultLearner("posterior", alpha=0.2)),
+        (cover(noise=0.1, detects=0.8), DefaultLearner("posterior", half_life_days=20.0, alpha=0.2)),
+        (cover(), DefaultLearner("posterior", stratify=False)),
+        (cover(noise_columns=3), DefaultLearner(split="evidence")),
+        (cover(noise_columns=2, noise_levels=3), DefaultLearner("posterior", alpha=0.2, split="evidence")),
+        (cover(noise=0.1, detects=0.8), DefaultLearner("posterior", half_life_days=20.0, alpha=0.2, split="evidence")),
     ],
 )
-def test_simulation_equals_the_rows_one_by_one(made: World, learner: Learner) -> None:
+def test_simulation_equals_the_rows_one_by_one(made: World, learner: DefaultLearner) -> None:
     """Every question, error and split is that of `update`, `asks`, `suggest`, `stratify` and `split`.
 
     But for values that tie: rows take the one that was voted on first, arrays the first candidate. None tie here.
@@ -166,9 +173,9 @@ def test_simulation_equals_the_rows_one_by_one(made: World, learner: Learner) ->
 
 def test_one_user_by_head() -> None:
     """vote_share asks at the first request, then at every fifth for ever; a first candidate that is wrong is named."""
-    found = request_outcomes(world({"a": {"x": 1.0}}), Learner(), users=1, requests=20, seed=0)
+    found = request_outcomes(world({"a": {"x": 1.0}}), DefaultLearner(), users=1, requests=20, seed=0)
     assert np.flatnonzero(found.question[0]).tolist() == [0, 4, 9, 14, 19]
-    other = request_outcomes(world({"a": {"x": 0.0, "y": 1.0}}), Learner(), users=1, requests=20, seed=0)
+    other = request_outcomes(world({"a": {"x": 0.0, "y": 1.0}}), DefaultLearner(), users=1, requests=20, seed=0)
     assert other.question.tolist() == found.question.tolist()
     assert not other.error.any()
     assert not other.unanswered.any()
@@ -176,7 +183,9 @@ def test_one_user_by_head() -> None:
 
 def test_who_names_nothing_is_not_answered() -> None:
     """With two candidates and users who only say no, the wrong first one is asked about again and again."""
-    found = request_outcomes(world({"a": {"x": 0.0, "y": 1.0}}, names=0.0), Learner(), users=3, requests=9, seed=0)
+    found = request_outcomes(
+        world({"a": {"x": 0.0, "y": 1.0}}, names=0.0), DefaultLearner(), users=3, requests=9, seed=0
+    )
     assert found.unanswered.all()
     assert request_costs(found, 1.0, 10.0).tolist() == [[2.0] * 9] * 3
 
@@ -184,11 +193,11 @@ def test_who_names_nothing_is_not_answered() -> None:
 def test_a_stable_default_is_asked_once() -> None:
     """Under the posterior, whichever value it is; users who only say no are asked until they say what is right."""
     shares = {"a": {"x": 0.5, "y": 0.3, "z": 0.2}}
-    found = request_outcomes(world(shares), Learner("posterior"), users=200, requests=60, seed=0)
+    found = request_outcomes(world(shares), DefaultLearner("posterior"), users=200, requests=60, seed=0)
     assert (found.question.sum(axis=1) == 1).all()
     assert found.question[:, 0].all()
     assert not found.error.any()
-    mute = request_outcomes(world(shares, names=0.8), Learner("posterior"), users=400, requests=60, seed=0)
+    mute = request_outcomes(world(shares, names=0.8), DefaultLearner("posterior"), users=400, requests=60, seed=0)
     assert 1.0 < mute.question.sum(axis=1).mean() < 1.2
     assert not mute.question[:, 20:].any()
 
@@ -225,11 +234,12 @@ def test_a_priced_learner_asks_only_what_is_worth_it() -> None:
     """Ten for an error against one for a question: from nine tenths of the evidence on, nothing is asked."""
     made = world({"a": {"x": 1.0, "y": 0.0}})
     plain, priced = (
-        request_outcomes(made, one, users=1, requests=200, seed=0) for one in (Learner(), Priced(Learner()))
+        request_outcomes(made, one, users=1, requests=200, seed=0)
+        for one in (DefaultLearner(), Priced(DefaultLearner()))
     )
     assert plain.question.sum() == 41
     assert np.flatnonzero(priced.question[0]).tolist() == [0, 4, 9]  # 3 yes, 8 silences: 8 / 9 … 9.5 / 10.5 > 0.9
-    free = request_outcomes(made, Priced(Learner()), users=1, requests=200, seed=0, question_cost=0.0)
+    free = request_outcomes(made, Priced(DefaultLearner()), users=1, requests=200, seed=0, question_cost=0.0)
     assert np.array_equal(free.question, plain.question)
 
 
@@ -271,22 +281,22 @@ def test_a_user_has_so_many_contexts() -> None:
 def test_same_bits_for_any_workers_users_and_company() -> None:
     """Two processes, more users and other policies beside change nothing."""
     made, sizes = tastes(), {"requests": 20, "seed": 5}
-    one = request_outcomes(made, Learner(), users=BLOCK + 70, **sizes)
-    two = request_outcomes(made, Learner(), users=BLOCK + 70, n_jobs=2, **sizes)
+    one = request_outcomes(made, DefaultLearner(), users=BLOCK + 70, **sizes)
+    two = request_outcomes(made, DefaultLearner(), users=BLOCK + 70, n_jobs=2, **sizes)
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
-    fewer = request_outcomes(made, Learner(), users=BLOCK, **sizes)
+    fewer = request_outcomes(made, DefaultLearner(), users=BLOCK, **sizes)
     assert np.array_equal(fewer.question, one.question[:BLOCK])
     assert user_blocks(BLOCK + 70) == [BLOCK, 70]
-    alone = simulate(made, {"a": Learner()}, users=30, **sizes)
-    beside = simulate(made, {"b": "always_ask", "a": Learner()}, users=30, **sizes)
+    alone = simulate(made, {"a": DefaultLearner()}, users=30, **sizes)
+    beside = simulate(made, {"b": "always_ask", "a": DefaultLearner()}, users=30, **sizes)
     pd.testing.assert_frame_equal(alone, beside[beside["policy"] == "a"].reset_index(drop=True))
 
 
 def test_table_of_a_simulation() -> None:
     """A row a policy and bucket; rates add up to what was asked; intervals hold their rate; silence ends unknown."""
     made, sizes = tastes(), {"users": 60, "requests": 35, "seed": 2}
-    table = simulate(made, {"learner": Learner(), "oracle": "oracle"}, buckets=4, **sizes)
-    found = request_outcomes(made, Learner(), **sizes)
+    table = simulate(made, {"learner": DefaultLearner(), "oracle": "oracle"}, buckets=4, **sizes)
+    found = request_outcomes(made, DefaultLearner(), **sizes)
     best = request_outcomes(made, "oracle", **sizes)
     rows = table[table["policy"] == "learner"]
     size = rows["last"] - rows["first"] + 1
@@ -318,7 +328,7 @@ def test_silence_by_head() -> None:
 
 def test_vote_share_cannot_stay_above_on_silence_alone() -> None:
     """It leaves 0.85 with the first silence, 0.60 with the fifth, ends at a half; with the gate it asks for ever."""
-    paths = confidence_paths({"vote_share": Learner(), "posterior": Learner("posterior")}, 1000)
+    paths = confidence_paths({"vote_share": DefaultLearner(), "posterior": DefaultLearner("posterior")}, 1000)
     by = {key: part.set_index("request") for key, part in paths.groupby(["learner", "gated"])}
     silent = by["vote_share", False]["confidence"]
     assert silent[1] == 1.0
@@ -342,12 +352,12 @@ def test_the_cover_sheet_is_found_and_noise_is_not() -> None:
     """
     made = cover(noise_columns=20)
     sizes = {"users": 300, "requests": 120, "seed": 0}
-    found = request_outcomes(made, Learner("posterior", split="evidence"), **sizes)
+    found = request_outcomes(made, DefaultLearner("posterior", split="evidence"), **sizes)
     assert (found.column == 0).mean() > 0.99
     hidden = made._replace(columns=(), levels=made.levels[..., :0])
-    false = request_outcomes(hidden, Learner("posterior", split="evidence"), **sizes)
+    false = request_outcomes(hidden, DefaultLearner("posterior", split="evidence"), **sizes)
     assert (false.split >= 0).mean() < 0.05
-    assert (request_outcomes(hidden, Learner("posterior"), **sizes).split >= 0).mean() > 0.95
+    assert (request_outcomes(hidden, DefaultLearner("posterior"), **sizes).split >= 0).mean() > 0.95
     assert found.question[:, 100:].mean() < 0.05 < false.question[:, 100:].mean()
 
 
@@ -373,7 +383,7 @@ def test_a_world_that_breaks_a_rule_is_refused(change: dict[str, Any], said: str
     [
         ({"policies": {"a": "sometimes"}}, "a policy must be"),
         ({"policies": {}}, "policies must be at least one"),
-        ({"policies": {"a": Learner("votes")}}, "rule must be one of"),
+        ({"policies": {"a": DefaultLearner("votes")}}, "rule must be one of"),
         ({"users": 0}, "users must be a whole number"),
         ({"requests": 0}, "requests must be a whole number"),
         ({"seed": -1}, "seed must be a whole number"),
@@ -385,7 +395,7 @@ def test_a_world_that_breaks_a_rule_is_refused(change: dict[str, Any], said: str
 def test_a_simulation_that_breaks_a_rule_is_refused(given: dict[str, Any], said: str) -> None:
     """The message says rule, value and remedy."""
     with pytest.raises(ValueError, match=said):
-        simulate(tastes(), **({"policies": {"a": Learner()}, "users": 2, "requests": 3} | given))
+        simulate(tastes(), **({"policies": {"a": DefaultLearner()}, "users": 2, "requests": 3} | given))
     with pytest.raises(ValueError, match="at least one context"):
         world({})
 
@@ -394,7 +404,7 @@ def test_a_simulation_that_breaks_a_rule_is_refused(given: dict[str, Any], said:
 def test_displays_draw_what_was_found() -> None:
     """Titles, units and legends are there, and a frame gives every number."""
     made, sizes = tastes(), {"users": 20, "requests": 40, "seed": 0}
-    table = simulate(made, {"published": Learner(), "oracle": "oracle"}, **sizes)
+    table = simulate(made, {"published": DefaultLearner(), "oracle": "oracle"}, **sizes)
     curves = ClarifyDisplay.from_simulation(table, name="tastes")
     assert [on.get_title(loc="left") for on in curves.axes_][:2] == ["questions", "silent errors"]
     assert curves.axes_[1].get_yscale() == "symlog"
@@ -405,11 +415,11 @@ def test_displays_draw_what_was_found() -> None:
     assert [line.get_label() for line in curves.lines_] == ["published", "oracle"]
     pd.testing.assert_frame_equal(curves.frame(), table)
     assert "<img" in curves._repr_html_()
-    rows = {"published": silence(request_outcomes(made, Learner(), **sizes))}
+    rows = {"published": silence(request_outcomes(made, DefaultLearner(), **sizes))}
     shown = SilenceDisplay.from_silence(rows)
     assert shown.frame()["share"].is_monotonic_increasing
     assert "% silent in the end" in shown.ax_.get_legend_handles_labels()[1][0]
-    paths = ConfidenceDisplay.from_paths(confidence_paths({"vote_share": Learner()}, 30))
+    paths = ConfidenceDisplay.from_paths(confidence_paths({"vote_share": DefaultLearner()}, 30))
     assert "ends at" in paths.axes_[0].get_legend_handles_labels()[1][0]
     assert "vote_share" in paths._repr_html_()
     splits = SplitDisplay.from_requests({"page_1_kind": np.array([10.0, 20.0, np.nan])})

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from raglab import default_learner as learned
-from raglab.default_learner import Learner, init, looked, lookup, source_split, split, stratify, suggest, update
+from raglab.default_learner import DefaultLearner, init, looked, lookup, source_split, split, stratify, suggest, update
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
@@ -78,9 +78,9 @@ def _after_twelve_bodies() -> learned.ClarificationDefault:
 def test_the_row_splits_at_the_first_cover_sheet() -> None:
     """Twelve bodies, a cover sheet that fails, the table of contents: split there; body and cover are then silent."""
     row = update(_after_twelve_bodies(), "1", "failure", now=NOW, conditions=COVER)
-    assert stratify(row, Learner(), conditions=COVER) is None  # a failure alone says nothing of what is right
+    assert stratify(row, DefaultLearner(), conditions=COVER) is None  # a failure alone says nothing of what is right
     row = update(row, "toc", "explicit_yes", now=NOW, conditions=COVER)
-    found = stratify(row, Learner(), success="toc", conditions=COVER)
+    found = stratify(row, DefaultLearner(), success="toc", conditions=COVER)
     assert found is not None
     assert found[:3] == ("page_1_kind", "coversheet", "1")
     rows = (looked(row, found), *split(row, found, now=NOW))
@@ -96,9 +96,9 @@ def test_the_row_splits_at_the_first_cover_sheet() -> None:
 def test_a_success_before_the_failure_splits_nothing(signal: Signal) -> None:
     """The order is the source document's: first the failure, then what mends it."""
     row = update(_after_twelve_bodies(), "toc", signal, now=NOW, conditions=COVER)
-    assert stratify(row, Learner(), success="toc", conditions=COVER) is None
+    assert stratify(row, DefaultLearner(), success="toc", conditions=COVER) is None
     row = update(row, "1", "failure", now=NOW, conditions=COVER)
-    assert stratify(row, Learner(), conditions=COVER) is None
+    assert stratify(row, DefaultLearner(), conditions=COVER) is None
 
 
 def test_the_column_under_which_the_failure_is_new_is_taken() -> None:
@@ -119,13 +119,13 @@ def test_evidence_waits_and_alpha_is_a_setting() -> None:
     """The rule beside it needs a second cover sheet, or a looser alpha."""
     row = update(_after_twelve_bodies(), "1", "failure", now=NOW, conditions=COVER)
     row = update(row, "toc", "explicit_yes", now=NOW, conditions=COVER)
-    assert stratify(row, Learner(split="evidence"), success="toc", conditions=COVER) is None
-    assert stratify(row, Learner(split="evidence", alpha=0.4), success="toc", conditions=COVER) is not None
+    assert stratify(row, DefaultLearner(split="evidence"), success="toc", conditions=COVER) is None
+    assert stratify(row, DefaultLearner(split="evidence", alpha=0.4), success="toc", conditions=COVER) is not None
 
 
 def test_a_learner_of_a_log_before_splits_by_evidence() -> None:
     """What an old log learned under stays what it was."""
     assert learned.stored_learner({"rule": "vote_share"}).split == "evidence"
-    assert learned.stored_learner(Learner()._asdict()) == Learner()
+    assert learned.stored_learner(DefaultLearner()._asdict()) == DefaultLearner()
     with pytest.raises(ValueError, match="split must be one of source, evidence"):
-        stratify(_after_twelve_bodies(), Learner(split="never"))  # type: ignore[arg-type]
+        stratify(_after_twelve_bodies(), DefaultLearner(split="never"))  # type: ignore[arg-type]

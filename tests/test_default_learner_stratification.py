@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from raglab.default_learner import (
     ClarificationDefault,
     Counts,
-    Learner,
+    DefaultLearner,
     Split,
     gate,
     init,
@@ -30,12 +30,12 @@ from raglab.default_learner.stratification import evidence
 from raglab.metrics import clopper_pearson
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
-POSTERIOR = Learner(rule="posterior", split="evidence")
-EVIDENCE = Learner(split="evidence")
+POSTERIOR = DefaultLearner(rule="posterior", split="evidence")
+EVIDENCE = DefaultLearner(split="evidence")
 Seen = list[tuple[str, str, dict[str, str]]]  # value, signal, conditions
 
 
-def learned(seen: Seen, learner: Learner | None = None) -> ClarificationDefault:
+def learned(seen: Seen, learner: DefaultLearner | None = None) -> ClarificationDefault:
     """Row of the insurer after these signals under these conditions."""
     made = init("insurer_name", "broker_contract", now=NOW)
     for value, signal, conditions in seen:
@@ -165,7 +165,7 @@ def test_what_is_tried_has_its_price() -> None:
 
 def test_a_learner_that_does_not_stratify() -> None:
     """It neither counts by condition nor looks."""
-    learner = Learner(stratify=False)
+    learner = DefaultLearner(stratify=False)
     made = learned(case_12(), learner)
     assert made.strata == {}
     assert stratify(learned(case_12()), learner) is None
@@ -305,7 +305,7 @@ def test_a_split_that_cannot_be_is_refused() -> None:
 
 def test_a_split_keeps_what_is_remembered() -> None:
     """Half of the votes are forgotten: the new rows have half of theirs, and what they had is their sample."""
-    learner = Learner(half_life_days=30.0, split="evidence")
+    learner = DefaultLearner(half_life_days=30.0, split="evidence")
     made = learned(case_12(), learner)
     made = update(made, "1", "failure", now=NOW + timedelta(days=30), conditions={}, learner=learner)
     found = stratify(made, learner)

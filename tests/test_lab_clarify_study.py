@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab.default_learner import Learner, World, world
+from raglab.default_learner import DefaultLearner, World, world
 from raglab.lab.clarify_study import (
     POSTERIOR_RULE,
     PUBLISHED_RULE,
@@ -56,12 +56,12 @@ def test_first_trial_is_the_published_learner_and_the_winner_keeps_the_limit() -
     found = study()
     first = found.trials.iloc[0]
     assert (first["ask_below"], first["every"], first["posterior"]) == (0.60, 5, False)
-    assert trial_learner({**first}, Learner()) == Learner()
+    assert trial_learner({**first}, DefaultLearner()) == DefaultLearner()
     assert len(found.trials) == SMALL["trials"]
     assert (found.trials["feasible"] == (found.trials["errors"] <= 2.0)).all()
     assert (found.trials["value"] == -found.trials["cost"]).all()
     rates = policy_rates(tastes(), found.learner, users=200, requests=40, seed=1)
-    own = policy_rates(tastes(), Learner(), users=200, requests=40, seed=1)
+    own = policy_rates(tastes(), DefaultLearner(), users=200, requests=40, seed=1)
     assert rates["errors"] <= 2.0
     assert rates["cost"] <= own["cost"]
 
@@ -111,14 +111,16 @@ def test_seeds_draw_topics_anew_and_pair_policies() -> None:
     sizes: dict[str, Any] = {"seeds": 6, "users": 20, "requests": 30}
     shares = {"never asked about": {"a": 1.0}, "moot": {"a": 0.5, "b": 0.5}}
     made = world(shares, noise=[0.0, 0.2], at_once=1)
-    table = seed_rates(made, {"one": Learner(), "two": Learner()}, **sizes)
+    table = seed_rates(made, {"one": DefaultLearner(), "two": DefaultLearner()}, **sizes)
     apart = seed_differences(table, "one")
     assert apart[["questions", "errors_low", "cost_high"]].to_numpy().tolist() == [[0.0, 0.0, 0.0]]
     one = table[table["policy"] == "one"]
     assert one["errors"].min() == 0.0  # a sample that holds the first topic alone
     assert one["errors"].nunique() > 2
     assert summary(table)["seeds"].tolist() == [6, 6]
-    pd.testing.assert_frame_equal(table, seed_rates(made, {"one": Learner(), "two": Learner()}, **sizes, n_jobs=2))
+    pd.testing.assert_frame_equal(
+        table, seed_rates(made, {"one": DefaultLearner(), "two": DefaultLearner()}, **sizes, n_jobs=2)
+    )
 
 
 def test_stratification_is_searched_where_there_are_columns() -> None:
@@ -129,7 +131,7 @@ def test_stratification_is_searched_where_there_are_columns() -> None:
 
 def test_env_sets_what_was_found(tmp_path: Path) -> None:
     """The settings of the loop read every line, and come to the same learner."""
-    learner = Learner("posterior", 0.4, 0.7, 12, 0.9, half_life_days=30.0, stratify=False)
+    learner = DefaultLearner("posterior", 0.4, 0.7, 12, 0.9, half_life_days=30.0, stratify=False)
     path = tmp_path / "clarify.env"
     path.write_text(env_text(learner, 2.0, 20.0), encoding="utf-8")
     settings = ClarifySettings(_env_file=path)  # type: ignore[call-arg] # of pydantic-settings
@@ -146,7 +148,7 @@ def test_a_study_that_breaks_a_rule_is_refused() -> None:
     with pytest.raises(ValueError, match="sampler must be one of"):
         study(sampler="oracle")
     with pytest.raises(ValueError, match="seeds must be a whole number"):
-        seed_rates(tastes(), {"a": Learner()}, seeds=1, users=2, requests=2)
+        seed_rates(tastes(), {"a": DefaultLearner()}, seeds=1, users=2, requests=2)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from raglab.arms import LIVE_ARMS as ARMS
 from raglab.audit.log import AuditLog
 from raglab.bandit import Bandit, Stats
-from raglab.default_learner import Learner, gate
+from raglab.default_learner import DefaultLearner, gate
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY
 from raglab.live import settings
 from raglab.live.settings import AuditSettings, BanditSettings, ClarifySettings, load_prior, open_audit, open_online
@@ -222,7 +222,7 @@ def stated(monkeypatch: pytest.MonkeyPatch, prefix: str, **values: str) -> None:
 def test_nothing_said_clarify_settings() -> None:
     """The published learner holds, nothing is asked unless the caller says so, and the log keeps text for ever."""
     said, logged = ClarifySettings.read(), AuditSettings.read()
-    assert (said.enabled, said.learner) == (None, Learner())
+    assert (said.enabled, said.learner) == (None, DefaultLearner())
     assert (said.question_cost, said.error_cost, said.options, said.min_field_confidence) == (1.0, 10.0, False, 0.6)
     assert (logged.enabled, logged.log, logged.query, logged.keep_days) == (True, None, "text", 0.0)
 
@@ -235,7 +235,7 @@ def test_the_environment_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> No
     stated(monkeypatch, "AUDIT", ENABLED="false", LOG="x.sqlite", QUERY="hash", KEEP_DAYS="90")
     said, logged = ClarifySettings.read(), AuditSettings.read()
     assert said.enabled is True
-    assert said.learner == Learner(
+    assert said.learner == DefaultLearner(
         "posterior", ask_below=0.5, apply_above=0.7, every=9, level=0.9, half_life_days=30.0, stratify=False
     )
     assert (said.question_cost, said.error_cost, said.options, said.min_field_confidence) == (2.0, 5.0, True, 0.4)
@@ -311,8 +311,8 @@ def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_published_gate_is_written_once() -> None:
     """What the environment, the gate and the learner start from are the same three numbers (rule S5.5)."""
-    assert ClarifySettings.read(None).learner == Learner()
-    assert gate.__kwdefaults__ == {"ask_below": Learner().ask_below, "apply_above": Learner().apply_above}
+    assert ClarifySettings.read(None).learner == DefaultLearner()
+    assert gate.__kwdefaults__ == {"ask_below": DefaultLearner().ask_below, "apply_above": DefaultLearner().apply_above}
     assert (ASK_BELOW, APPLY_ABOVE, EVERY) == (0.60, 0.85, 5)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from raglab.audit.request_events import RequestEvents
 from raglab.audit.sessions import SilenceRule
 from raglab.decimals import decimals
-from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner
+from raglab.default_learner import ClarificationDefault, ClarificationRequest, DefaultLearner
 from raglab.extension_points import extension
 from raglab.store.log_entries import Entries
 
@@ -147,7 +147,9 @@ class DefaultTable(Protocol):
     def rebuild(self, log: Entries) -> tuple[ClarificationDefault, ...]:
         """Rows from their changes alone."""
 
-    def meet(self, log: Entries, request_id: str, key: Key, learner: Learner, at: datetime) -> ClarificationDefault:
+    def meet(
+        self, log: Entries, request_id: str, key: Key, learner: DefaultLearner, at: datetime
+    ) -> ClarificationDefault:
         """Count a request for a row, once; return the row."""
 
     def clarify(self, log: Entries, row: Mapping[str, Any], request: ClarificationRequest) -> None:
@@ -163,12 +165,14 @@ class DefaultTable(Protocol):
         key: Key,
         signal: tuple[str, str, str | None],
         conditions: Mapping[str, str],
-        learner: Learner,
+        learner: DefaultLearner,
         at: datetime,
     ) -> tuple[ClarificationDefault, ...]:
         """New versions by a signal: value, the signal's name, and what the value was corrected to."""
 
-    def settle(self, log: Entries, at: datetime, session: str | None, learner: Learner, rule: SilenceRule) -> int:
+    def settle(
+        self, log: Entries, at: datetime, session: str | None, learner: DefaultLearner, rule: SilenceRule
+    ) -> int:
         """Settle what silence confirms; how many defaults it did."""
 
     def pending(self, log: Entries, request_id: str) -> Pending | None:
@@ -177,7 +181,7 @@ class DefaultTable(Protocol):
     def application(self, log: Entries, request_id: str) -> Application | None:
         """Default that was last applied silently to a request."""
 
-    def replay(self, events: RequestEvents, learner: Learner) -> ReplayedUses:
+    def replay(self, events: RequestEvents, learner: DefaultLearner) -> ReplayedUses:
         """What a request did with the table, rebuilt from the changes before it."""
 
 

@@ -22,7 +22,7 @@ from raglab.audit.log_learners import digest_of, record_learner
 from raglab.audit.sessions import SilenceRule, close_previous, open_findings
 from raglab.canonical import digest, utc_text
 from raglab.decision.checks import Check
-from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
+from raglab.default_learner import ClarificationDefault, ClarificationRequest, DefaultLearner, gate
 from raglab.extension_points import extensions
 from raglab.html_display import Fold, display, short
 from raglab.policy import PolicyData
@@ -74,13 +74,13 @@ def _body(policy: PolicyData) -> dict[str, Any]:
     return policy.model_dump(mode="json", exclude={"pack", "tuned_on", "learned_cases"})
 
 
-def row_gate(row: ClarificationDefault, learner: Learner) -> str:
+def row_gate(row: ClarificationDefault, learner: DefaultLearner) -> str:
     """Verdict of a row's gate under the settings of a learner."""
     return gate(row, ask_below=learner.ask_below, apply_above=learner.apply_above)
 
 
 def row_columns(
-    row: ClarificationDefault, kind: str, conditions: Mapping[str, str], learner: Learner
+    row: ClarificationDefault, kind: str, conditions: Mapping[str, str], learner: DefaultLearner
 ) -> dict[str, Any]:
     """Columns of a row of the default table as it is now."""
     state = {"row_id": row.row_id, "version": row.version, "confidence": row.confidence, "gate": row_gate(row, learner)}
@@ -315,7 +315,7 @@ class AuditLog:
         self,
         log: str | Path,
         *,
-        learner: Learner = Learner(),  # noqa: B008 - a value
+        learner: DefaultLearner = DefaultLearner(),  # noqa: B008 - a value
         query: Redaction = "text",
         keep_days: float = 0.0,
         silence: SilenceRule = SilenceRule(),  # noqa: B008 - a value

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from raglab.canonical import canonical_json, digest
-from raglab.default_learner import Learner, stored_learner
+from raglab.default_learner import DefaultLearner, stored_learner
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import LEARNERS
 
 
-def digest_of(learner: Learner) -> str:
+def digest_of(learner: DefaultLearner) -> str:
     """Digest under which a log keeps the settings of a learner."""
     return digest(canonical_json(learner._asdict()), 16)
 
 
-def record_learner(log: Entries, learner: Learner, at: str) -> str:
+def record_learner(log: Entries, learner: DefaultLearner, at: str) -> str:
     """Note a learner's settings where they are new, and give their digest."""
     named = digest_of(learner)
     if log.row(LEARNERS, digest=named) is None:
@@ -24,7 +24,7 @@ def record_learner(log: Entries, learner: Learner, at: str) -> str:
     return named
 
 
-def learner_of(log: Entries, named: str, known: dict[str, Learner]) -> Learner:
+def learner_of(log: Entries, named: str, known: dict[str, DefaultLearner]) -> DefaultLearner:
     """Learner settings of a digest, as they were kept."""
     if named not in known:
         known[named] = stored_learner(_learner_body(log, named))
@@ -40,12 +40,12 @@ def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
     return body
 
 
-def recorded_learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
+def recorded_learner(log: Entries, named: str) -> tuple[DefaultLearner, list[str]]:
     """Settings of a learner as a log keeps them, and what is wrong with them; the published ones where unreadable."""
     try:
         body = _learner_body(log, named)
         learner = stored_learner(body)
     except (ValueError, TypeError) as error:
-        return Learner(), [f"learner {named} cannot be read: {error}"]
+        return DefaultLearner(), [f"learner {named} cannot be read: {error}"]
     stated = digest(canonical_json(body), 16)  # of what the log keeps, whatever version wrote it
     return learner, [] if stated == named else [f"learner {named} is recorded, its settings have the digest {stated}"]

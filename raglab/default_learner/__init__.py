@@ -16,7 +16,7 @@ from raglab.default_learner.confidence import (
     ClarificationDefault,
     ClarificationRequest,
     Counts,
-    Learner,
+    DefaultLearner,
     stored_learner,
 )
 from raglab.default_learner.default_updates import (
@@ -54,7 +54,7 @@ __all__ = [
     "ClarificationDefault",
     "ClarificationRequest",
     "Counts",
-    "Learner",
+    "DefaultLearner",
     "Priced",
     "Split",
     "Suggested",

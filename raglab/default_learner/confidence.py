@@ -60,7 +60,7 @@ class Counts(NamedTuple):
     doubted: float = 0.0
 
 
-class Learner(NamedTuple):
+class DefaultLearner(NamedTuple):
     """Settings of the loop: how votes become confidence, when it is enough, and when a row splits.
 
     Attributes:
@@ -105,7 +105,7 @@ class Votes(NamedTuple):
     n: Array
 
 
-def check_learner(learner: Learner) -> Learner:
+def check_learner(learner: DefaultLearner) -> DefaultLearner:
     """Settings as they came.
 
     Raises:
@@ -139,7 +139,7 @@ RETIRED = ("first_look",)  # settings of logs of before that decide nothing any 
 ADDED: Mapping[str, Any] = {"on_word": False, "split": "evidence"}  # and what those logs meant that do not say it
 
 
-def stored_learner(body: Mapping[str, Any]) -> Learner:
+def stored_learner(body: Mapping[str, Any]) -> DefaultLearner:
     """Learner of settings as a log keeps them, of this version or one before, under which it decides as it did then.
 
     Args:
@@ -153,11 +153,11 @@ def stored_learner(body: Mapping[str, Any]) -> Learner:
       False
     """
     named = {name: value for name, value in body.items() if name not in RETIRED}
-    unknown = sorted(set(named) - set(Learner._fields))
+    unknown = sorted(set(named) - set(DefaultLearner._fields))
     if unknown:
         remedy = "read the log with the version that wrote it"
-        refuse(f"learner settings must be among {', '.join(Learner._fields)}", ", ".join(unknown), remedy)
-    return Learner(**{**ADDED, **named})
+        refuse(f"learner settings must be among {', '.join(DefaultLearner._fields)}", ", ".join(unknown), remedy)
+    return DefaultLearner(**{**ADDED, **named})
 
 
 def no_votes(n_values: int, batch: tuple[int, ...] = ()) -> Votes:
@@ -249,17 +249,17 @@ def for_and_against(votes: Votes) -> tuple[Array, Array]:
     return for_it, np.maximum(counts[..., NO] + for_rest - counts[..., CORRECTED], 0.0)
 
 
-def mean(votes: Votes, learner: Learner) -> Array:
+def mean(votes: Votes, learner: DefaultLearner) -> Array:
     """Posterior mean rate of each value, [..., V]; −inf for what was never voted on."""
     return _mean(*for_and_against(votes), _voted_values(votes), learner)
 
 
-def _mean(for_it: Array, against: Array, known: NDArray[np.bool_], learner: Learner) -> Array:
+def _mean(for_it: Array, against: Array, known: NDArray[np.bool_], learner: DefaultLearner) -> Array:
     rate = (learner.prior_yes + for_it) / (learner.prior_yes + learner.prior_no + for_it + against)
     return np.where(known, rate, -np.inf)
 
 
-def top(votes: Votes, learner: Learner) -> NDArray[np.intp]:
+def top(votes: Votes, learner: DefaultLearner) -> NDArray[np.intp]:
     """Place of the value that leads, [...]: most votes, or the highest posterior mean; ties to the first.
 
     −1 where nothing was voted on.
@@ -269,7 +269,7 @@ def top(votes: Votes, learner: Learner) -> NDArray[np.intp]:
     return np.where(known.any(axis=-1), score.argmax(axis=-1), -1)
 
 
-def vote_confidence(votes: Votes, learner: Learner) -> Array:
+def vote_confidence(votes: Votes, learner: DefaultLearner) -> Array:
     """Confidence in the value that leads, [...] in [0, 1]; 0 where nothing was voted on.
 
     vote_share: its votes over the signals, at least 0. posterior: the lower `level` bound of its rate; with `on_word`
@@ -279,8 +279,8 @@ def vote_confidence(votes: Votes, learner: Learner) -> Array:
 
     Example:
       >>> votes = add_signal(add_signal(no_votes(1), 0, 0), 0, 2)
-      >>> float(vote_confidence(votes, Learner())), round(float(vote_confidence(votes, Learner("posterior"))), 3)
-      (0.75, 0.943)
+      >>> [round(float(vote_confidence(votes, DefaultLearner(rule))), 3) for rule in ("vote_share", "posterior")]
+      [0.75, 0.943]
     """
     if learner.rule == "vote_share":
         best = np.maximum(vote_counts(votes).max(axis=-1, initial=0.0), 0.0)
@@ -299,7 +299,7 @@ def vote_confidence(votes: Votes, learner: Learner) -> Array:
     return np.where(there, quantile(right, wrong, learner, 1.0 - learner.level), 0.0)
 
 
-def band(sure: ArrayLike, learner: Learner) -> NDArray[np.intp]:
+def band(sure: ArrayLike, learner: DefaultLearner) -> NDArray[np.intp]:
     """Where a confidence is, [...]: 0 below `ask_below` or NaN, 2 above `apply_above`, else 1.
 
     Source: rule S5.5.
@@ -308,7 +308,7 @@ def band(sure: ArrayLike, learner: Learner) -> NDArray[np.intp]:
     return np.asarray((here >= learner.ask_below).astype(np.intp) + (here > learner.apply_above))
 
 
-def question_schedule(sure: ArrayLike, met: ArrayLike, learner: Learner) -> NDArray[np.bool_]:
+def question_schedule(sure: ArrayLike, met: ArrayLike, learner: DefaultLearner) -> NDArray[np.bool_]:
     """Whether the next request of rows is asked, bool [...]: in band 0, and in band 1 if it is an `every`-th one.
 
     Args:
@@ -317,14 +317,14 @@ def question_schedule(sure: ArrayLike, met: ArrayLike, learner: Learner) -> NDAr
     Source: rule S5.5.
 
     Example:
-      >>> question_schedule([0.59, 0.6, 0.85, 0.85, 0.86], [1, 1, 3, 4, 4], Learner()).tolist()
+      >>> question_schedule([0.59, 0.6, 0.85, 0.85, 0.86], [1, 1, 3, 4, 4], DefaultLearner()).tolist()
       [True, False, False, True, False]
     """
     where, turn = band(sure, learner), (np.asarray(met) + 1) % learner.every == 0
     return np.asarray((where == 0) | ((where == 1) & turn))
 
 
-def quantile(right: ArrayLike, wrong: ArrayLike, learner: Learner, share: float) -> Array:
+def quantile(right: ArrayLike, wrong: ArrayLike, learner: DefaultLearner, share: float) -> Array:
     """Quantile of the Beta posterior of a rate, [...].
 
     Where both are whole or half votes, as without forgetting, each pair that occurs is found once.
@@ -469,7 +469,7 @@ class ClarificationDefault(BaseModel):
     @property
     def band(self) -> tuple[float, float]:
         """Ends of the 80 % interval of the rate at which the leading value is right, from a flat prior."""
-        learner = Learner(rule="posterior", prior_yes=1.0, prior_no=1.0)
+        learner = DefaultLearner(rule="posterior", prior_yes=1.0, prior_no=1.0)
         votes = arrays(self)
         lead = int(top(votes, learner)) if self.counts else -1
         right, wrong = (float(part[lead]) if lead >= 0 else 0.0 for part in for_and_against(votes))

@@ -25,7 +25,7 @@ from raglab.default_learner.confidence import (
     SIGNALS,
     ClarificationDefault,
     Counts,
-    Learner,
+    DefaultLearner,
     Rule,
     Signal,
     add_signal,
@@ -78,7 +78,7 @@ class Worth(NamedTuple):
 def suggest(
     default: ClarificationDefault | None,
     candidates: Sequence[str],
-    learner: Learner | None = None,
+    learner: DefaultLearner | None = None,
     *,
     language: str = "en",
 ) -> Suggested:
@@ -212,7 +212,7 @@ def update(
     rule: Rule = "vote_share",
     now: datetime,
     conditions: Mapping[str, str] | None = None,
-    learner: Learner | None = None,
+    learner: DefaultLearner | None = None,
 ) -> ClarificationDefault:
     """New row with one signal more; the old one stays as it is.
 
@@ -244,7 +244,7 @@ def update(
       >>> row.candidate_votes, row.confidence, row.version
       ({'1': 1.5}, 0.75, 2)
     """
-    settings = check_learner(Learner(rule=rule) if learner is None else learner)
+    settings = check_learner(DefaultLearner(rule=rule) if learner is None else learner)
     named = _check_vote(value, signal, corrected_to)
     # a condition that the row's own condition already fixes cannot split it
     levels = {column: level for column, level in _conditions(conditions).items() if _free(default, column, level)}
@@ -309,7 +309,7 @@ def gate(default: ClarificationDefault, *, ask_below: float = ASK_BELOW, apply_a
 
     Source: rule S5.5.
     """
-    limits = check_learner(Learner(ask_below=ask_below, apply_above=apply_above))
+    limits = check_learner(DefaultLearner(ask_below=ask_below, apply_above=apply_above))
     return GATES[int(band(_row_confidence(default), limits))]
 
 
@@ -324,7 +324,7 @@ def met(default: ClarificationDefault, *, now: datetime) -> ClarificationDefault
     return default.model_copy(update={"requests": default.requests + 1, "version": default.version + 1})
 
 
-def asks(default: ClarificationDefault, learner: Learner) -> bool:
+def asks(default: ClarificationDefault, learner: DefaultLearner) -> bool:
     """Whether the request that meets the row now is asked: by the gate, and between its thresholds every m-th request.
 
     A schedule decides, not chance.
@@ -338,7 +338,9 @@ def asks(default: ClarificationDefault, learner: Learner) -> bool:
     return bool(question_schedule(_row_confidence(default), default.requests, check_learner(learner)))
 
 
-def fills_in(default: ClarificationDefault | None, value: str, learner: Learner, worth: Worth | None = None) -> bool:
+def fills_in(
+    default: ClarificationDefault | None, value: str, learner: DefaultLearner, worth: Worth | None = None
+) -> bool:
     """Whether a value is filled in without a question: it leads the row, and the gate allows it.
 
     Below `ask_below` the user is always asked, and so where nothing was learned, or where another value leads than the
@@ -358,7 +360,8 @@ def fills_in(default: ClarificationDefault | None, value: str, learner: Learner,
       >>> from datetime import UTC, datetime
       >>> now = datetime(2026, 1, 5, tzinfo=UTC)
       >>> row = update(init("vendor_name", "contract", now=now), "1", "explicit_yes", now=now)
-      >>> fills_in(row, "1", Learner()), fills_in(row, "toc", Learner()), fills_in(None, "1", Learner())
+      >>> learner = DefaultLearner()
+      >>> fills_in(row, "1", learner), fills_in(row, "toc", learner), fills_in(None, "1", learner)
       (True, False, False)
     """
     if default is None or not leads(default, value, learner):
@@ -368,7 +371,7 @@ def fills_in(default: ClarificationDefault | None, value: str, learner: Learner,
     return not asks(default, learner) or (worth is not None and not worth.asks)
 
 
-def leads(default: ClarificationDefault, value: str, learner: Learner) -> bool:
+def leads(default: ClarificationDefault, value: str, learner: DefaultLearner) -> bool:
     """Whether a row would fill in a value: it has votes, and no other value has more.
 
     Args:

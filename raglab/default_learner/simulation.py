@@ -22,7 +22,7 @@ from raglab.default_learner.confidence import (
     SIGNALS,
     SILENT,
     YES,
-    Learner,
+    DefaultLearner,
     Votes,
     add_signal,
     add_word,
@@ -316,7 +316,7 @@ class DefaultRowArrays:
     Values that tie go by the order of the candidates, where `ClarificationDefault` takes the first that was voted on.
     """
 
-    learner: Learner
+    learner: DefaultLearner
     slots: int
     n_levels: int
     counts: Array  # [R, V, 7]
@@ -465,7 +465,7 @@ def _trials(counts: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return wrong + np.rint(counts[..., YES] + counts[..., SILENT]).astype(np.int64), wrong
 
 
-def empty_rows(world: World, users: int, learner: Learner) -> DefaultRowArrays:
+def empty_rows(world: World, users: int, learner: DefaultLearner) -> DefaultRowArrays:
     """Rows without a vote."""
     n_columns, n_values = len(world.columns) + world.noise_columns, world.shares.shape[-1]
     splits = learner.stratify and n_columns > 0
@@ -504,10 +504,10 @@ class Priced(NamedTuple):
       learner: settings of the learner.
     """
 
-    learner: Learner
+    learner: DefaultLearner
 
 
-Policy: TypeAlias = Learner | Priced | Baseline
+Policy: TypeAlias = DefaultLearner | Priced | Baseline
 
 
 class RequestOutcomes(NamedTuple):
@@ -568,8 +568,8 @@ def request_outcomes(
     check_count("users", users, 1, "simulate at least one")
     check_count("requests", requests, 1, "simulate at least one")
     check_count("seed", seed, 0, "the same seed gives the same bits")
-    if not isinstance(policy, Learner | Priced) and policy not in BASELINES:
-        rule = f"a policy must be a Learner, a Priced one, or one of {', '.join(BASELINES)}"
+    if not isinstance(policy, DefaultLearner | Priced) and policy not in BASELINES:
+        rule = f"a policy must be a DefaultLearner, a Priced one, or one of {', '.join(BASELINES)}"
         refuse(rule, repr(policy), "choose one of them")
     valid_world = check_simulated_world(world)
 
@@ -670,8 +670,8 @@ def _play_block(world: World, met: Crowd, policy: Policy, question_cost: float, 
     return _account(met, question, error, unanswered, unnoticed, rows)
 
 
-def _policy_learner(policy: Learner | Baseline) -> Learner:
-    return policy if isinstance(policy, Learner) else Learner(stratify=False)
+def _policy_learner(policy: DefaultLearner | Baseline) -> DefaultLearner:
+    return policy if isinstance(policy, DefaultLearner) else DefaultLearner(stratify=False)
 
 
 HUNDRED = 100.0
@@ -733,7 +733,7 @@ def simulate(
 
     Example:
       >>> from raglab.default_learner.simulation import world
-      >>> table = simulate(world({"a": {"x": 1.0}}), {"learner": Learner()}, users=5, requests=4, buckets=2)
+      >>> table = simulate(world({"a": {"x": 1.0}}), {"learner": DefaultLearner()}, users=5, requests=4, buckets=2)
       >>> table[["last", "questions", "errors"]].to_numpy().tolist()
       [[2.0, 50.0, 0.0], [4.0, 0.0, 0.0]]
     """
@@ -780,7 +780,7 @@ def silence(outcomes: RequestOutcomes, quiet: int = QUIET) -> Silence:
     return Silence(total, np.where(total - last >= quiet, last.astype(np.float64), np.nan))
 
 
-def confidence_paths(learners: Mapping[str, Learner], requests: int) -> pd.DataFrame:
+def confidence_paths(learners: Mapping[str, DefaultLearner], requests: int) -> pd.DataFrame:
     """Confidence of a row whose value is always right, request by request, after one yes at the first.
 
     Args:
@@ -794,7 +794,7 @@ def confidence_paths(learners: Mapping[str, Learner], requests: int) -> pd.DataF
     Source: rules S5.4, S5.5.
 
     Example:
-      >>> confidence_paths({"vote_share": Learner()}, 3)["confidence"].tolist()
+      >>> confidence_paths({"vote_share": DefaultLearner()}, 3)["confidence"].tolist()
       [1.0, 0.75, 0.6666666666666666, 1.0, 0.75, 0.6666666666666666]
     """
     import pandas as pd

@@ -32,7 +32,7 @@ from raglab.default_learner.confidence import (
     YES,
     ClarificationDefault,
     Counts,
-    Learner,
+    DefaultLearner,
     Votes,
     check_learner,
     place,
@@ -82,7 +82,7 @@ def stored_split(body: Mapping[str, Any]) -> Split:
 
 def stratify(
     default: ClarificationDefault,
-    learner: Learner,
+    learner: DefaultLearner,
     *,
     success: str | None = None,
     conditions: Mapping[str, str] | None = None,
@@ -154,7 +154,7 @@ def successes(counts: Counts) -> float:
     return counts.yes + counts.named + counts.silent
 
 
-def _evidence_split(default: ClarificationDefault, learner: Learner) -> Split | None:
+def _evidence_split(default: ClarificationDefault, learner: DefaultLearner) -> Split | None:
     """Condition under which a value is wrong more often than elsewhere; None without evidence."""
     wrong_at_all = any(each.failed + each.no > 0.0 for each in default.counts.values())
     if not wrong_at_all:
@@ -233,7 +233,7 @@ def looked(default: ClarificationDefault, condition: Split | None = None) -> Cla
 
 
 def split(
-    default: ClarificationDefault, condition: Split, *, now: datetime, learner: Learner | None = None
+    default: ClarificationDefault, condition: Split, *, now: datetime, learner: DefaultLearner | None = None
 ) -> tuple[ClarificationDefault, ...]:
     """New rows, one for each value of the column, with the votes that were cast under it; the old row stays as it is.
 
@@ -248,7 +248,7 @@ def split(
     Raises:
       ValueError: `now` is no datetime, or a column that the row has no counts of.
     """
-    rule = check_learner(Learner() if learner is None else learner)
+    rule = check_learner(DefaultLearner() if learner is None else learner)
     if condition.column not in default.strata:
         refuse("a row splits by a column that it counts", repr(condition.column), "take one that `stratify` found")
     instant(now)
@@ -266,7 +266,7 @@ def _split_row(
     by: Mapping[str, Counts],
     remainder: float,
     now: datetime,
-    learner: Learner,
+    learner: DefaultLearner,
 ) -> ClarificationDefault:
     """Row of one value of a column."""
     own_counts = {
@@ -288,7 +288,7 @@ def _split_row(
     )
 
 
-def doubts(votes: Votes, learner: Learner) -> Votes:
+def doubts(votes: Votes, learner: DefaultLearner) -> Votes:
     """Votes of a new row: which word was the last under its condition is not kept, so most of the words count."""
     if learner.rule != "posterior" or not learner.on_word:
         return votes

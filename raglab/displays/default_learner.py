@@ -54,7 +54,7 @@ class ConfidenceDisplay(FrameDisplay):
         Raises:
           ValueError: no row.
 
-        Example: `ConfidenceDisplay.from_paths(confidence_paths({"vote_share": Learner()}, 60))`.
+        Example: `ConfidenceDisplay.from_paths(confidence_paths({"vote_share": DefaultLearner()}, 60))`.
         """
         if not len(paths):
             msg = "paths must hold a row a learner and request, got none; give what confidence_paths returned."
@@ -243,7 +243,7 @@ class ClarifyDisplay(FrameDisplay):
         Raises:
           ValueError: no row, or another number of axes.
 
-        Example: `ClarifyDisplay.from_simulation(simulate(world, {"published": Learner(), "oracle": "oracle"}))`.
+        Example: `ClarifyDisplay.from_simulation(simulate(world, {"published": DefaultLearner(), "oracle": "oracle"}))`.
         """
         if not len(table):
             msg = "table must hold a row a policy and bucket, got none; give what simulate returned."
@@ -326,7 +326,7 @@ class SilenceDisplay(Display):
         Raises:
           ValueError: no policy, or one without a row that was met.
 
-        Example: `SilenceDisplay.from_silence({"rule": silence(request_outcomes(world, Learner(), users=9, ...))})`.
+        Example: `SilenceDisplay.from_silence({"rule": silence(request_outcomes(world, learner, users=9, ...))})`.
         """
         if not rows or not all((silence.requests > 0).any() for silence in rows.values()):
             msg = "rows must hold a policy, each with a row that a request met, got none; simulate more requests."

@@ -11,7 +11,7 @@ import numpy as np
 
 from raglab.bandit.learner import check_count, refuse
 from raglab.canonical import digest
-from raglab.default_learner.confidence import Learner
+from raglab.default_learner.confidence import DefaultLearner
 from raglab.default_learner.simulation import ALWAYS, NEVER, ORACLE, Policy, World, request_costs, request_outcomes
 from raglab.lab.search_space import SearchRange, round_value
 from raglab.lab.trial_search import TrialOutcome, maximise
@@ -113,7 +113,7 @@ def _seed_intervals(by_seed: pd.DataFrame, level: float, reference: str | None =
 
 Objective = Literal["cost", "questions"]
 OBJECTIVES = ("cost", "questions")
-PUBLISHED = Learner()
+PUBLISHED = DefaultLearner()
 PUBLISHED_RULE, POSTERIOR_RULE, TUNED = "published rule", "posterior", "tuned"
 MOST_ERRORS = 0.02  # silent, of all requests
 FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the users
@@ -130,7 +130,7 @@ class ClarifyStudy:
     what a reader must know. study: Optuna's own.
     """
 
-    learner: Learner
+    learner: DefaultLearner
     trials: pd.DataFrame
     comparison: pd.DataFrame
     differences: pd.DataFrame
@@ -174,7 +174,7 @@ class ClarifyStudy:
         )
 
 
-def env_text(learner: Learner, question_cost: float = 1.0, error_cost: float = 10.0) -> str:
+def env_text(learner: DefaultLearner, question_cost: float = 1.0, error_cost: float = 10.0) -> str:
     """Lines for a `.env` that set the learner and the costs of the loop."""
     names = ("rule", "ask_below", "apply_above", "every", "level", "half_life_days", "stratify", "split", "alpha")
     rows: dict[str, Any] = {name: getattr(learner, name) for name in names}
@@ -200,7 +200,7 @@ def tune_clarification(
     sampler: str = "tpe",
     seed: int = 0,
     level: float = 0.95,
-    base: Learner = PUBLISHED,
+    base: DefaultLearner = PUBLISHED,
     n_jobs: int = 1,
 ) -> ClarifyStudy:
     """Search thresholds, rule, schedule, stratification and forgetting on `tune`, and judge the result on `held_out`.
@@ -254,7 +254,7 @@ def tune_clarification(
     again = {"users": AGAIN * users, "seed": seed + 1, **sizes, **costs}
     learner, within = _best_learner(table, space, base, tune, objective, most_errors, again)
     # Judged on a third set of users, on which nothing was chosen.
-    plans: dict[str, Policy] = {TUNED: learner, PUBLISHED_RULE: PUBLISHED, POSTERIOR_RULE: Learner("posterior")}
+    plans: dict[str, Policy] = {TUNED: learner, PUBLISHED_RULE: PUBLISHED, POSTERIOR_RULE: DefaultLearner("posterior")}
     plans |= {baseline.replace("_", " "): baseline for baseline in (ALWAYS, NEVER, ORACLE)}
     by_seed = seed_rates(
         held_out, plans, seeds=seeds, users=users_per_seed, requests=requests, seed=seed + 2, **costs, n_jobs=n_jobs
@@ -294,7 +294,7 @@ def search_space(world: World) -> dict[str, SearchRange]:
     return space | ({"stratify": SWITCH} if columned else {})
 
 
-def trial_learner(params: Mapping[str, Any], base: Learner = PUBLISHED) -> Learner:
+def trial_learner(params: Mapping[str, Any], base: DefaultLearner = PUBLISHED) -> DefaultLearner:
     """Learner of the values of a trial; to so many digits, so that a `.env` says the same."""
     low = params["ask_below"]
     return base._replace(
@@ -308,7 +308,7 @@ def trial_learner(params: Mapping[str, Any], base: Learner = PUBLISHED) -> Learn
     )
 
 
-def _learner_values(base: Learner, space: Mapping[str, SearchRange]) -> dict[str, Any]:
+def _learner_values(base: DefaultLearner, space: Mapping[str, SearchRange]) -> dict[str, Any]:
     """Values of a learner, for the first trial."""
     own: dict[str, Any] = {
         "posterior": base.rule == "posterior",
@@ -326,12 +326,12 @@ def _learner_values(base: Learner, space: Mapping[str, SearchRange]) -> dict[str
 def _best_learner(
     table: pd.DataFrame,
     space: Mapping[str, SearchRange],
-    base: Learner,
+    base: DefaultLearner,
     tune: World,
     objective: str,
     most_errors: float,
     again: Mapping[str, Any],
-) -> tuple[Learner, bool]:
+) -> tuple[DefaultLearner, bool]:
     """Best of the finalists on other users, and whether it is within the limit; the nearest to it where none is."""
     feasible = table[table["feasible"]]
     pool = table if feasible.empty else feasible

@@ -67,7 +67,7 @@ from raglab.arms import LIVE_ARMS
 from raglab.audit.log import AuditLog, Redaction
 from raglab.audit.sessions import SilenceRule
 from raglab.bandit import LEARNERS, Bandit, State, Stats, loads
-from raglab.default_learner import Learner
+from raglab.default_learner import DefaultLearner
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY, SplitRule
 from raglab.live.clarifier import MIN_FIELD_CONFIDENCE
 from raglab.live.online_bandit import Online, Setup, initial_state
@@ -341,11 +341,11 @@ class ClarifySettings(EnvironmentSettings):
     ask_below: Share = ASK_BELOW
     apply_above: Share = APPLY_ABOVE
     every: Annotated[int, Field(ge=1, le=1_000_000)] = EVERY
-    level: Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False)] = Learner().level
-    half_life_days: Weight = Learner().half_life_days
-    stratify: bool = Learner().stratify
-    split: SplitRule = Learner().split
-    alpha: Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False)] = Learner().alpha
+    level: Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False)] = DefaultLearner().level
+    half_life_days: Weight = DefaultLearner().half_life_days
+    stratify: bool = DefaultLearner().stratify
+    split: SplitRule = DefaultLearner().split
+    alpha: Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False)] = DefaultLearner().alpha
     question_cost: Weight = 1.0
     error_cost: Weight = 10.0
     options: bool = False
@@ -360,10 +360,10 @@ class ClarifySettings(EnvironmentSettings):
         return self
 
     @property
-    def learner(self) -> Learner:
+    def learner(self) -> DefaultLearner:
         """Settings of the learner."""
-        named = {name: getattr(self, name) for name in Learner._fields if name in type(self).model_fields}
-        return Learner(**named)
+        named = {name: getattr(self, name) for name in DefaultLearner._fields if name in type(self).model_fields}
+        return DefaultLearner(**named)
 
 
 class AuditSettings(LogSettings):
@@ -384,7 +384,7 @@ class AuditSettings(LogSettings):
     near_same: Share = SilenceRule().near_same
 
     def audit_log(
-        self, folder: str | Path, learner: Learner | None = None, *, patience_s: float | None = None
+        self, folder: str | Path, learner: DefaultLearner | None = None, *, patience_s: float | None = None
     ) -> AuditLog:
         """Audit log of an index: the one that is named, else `audit.sqlite` in the folder; see `log_at`."""
         return self.log_at(self.log_in(folder), learner, patience_s=patience_s)
@@ -392,7 +392,7 @@ class AuditSettings(LogSettings):
     def log_at(
         self,
         log: str | Path,
-        learner: Learner | None = None,
+        learner: DefaultLearner | None = None,
         *,
         create: bool = True,
         patience_s: float | None = None,

@@ -58,7 +58,7 @@ from raglab.values import FLOAT_FIELDS, Chunk, Corpus, Generator, Hits, Status
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
-    from raglab.default_learner import Learner
+    from raglab.default_learner import DefaultLearner
     from raglab.live.online_bandit import Online
     from raglab.live.settings import BanditSettings
 
@@ -654,7 +654,7 @@ def _online(place: Path, ready: Retriever, settings: BanditSettings, *, wanted: 
 
 
 def _audit_log(
-    place: Path, learner: Learner, *, audit: bool | Literal["required"], learns: bool
+    place: Path, learner: DefaultLearner, *, audit: bool | Literal["required"], learns: bool
 ) -> tuple[AuditLog | None, bool]:
     """Audit log of an index, with what was to be forgotten forgotten; and whether each question must be in it.
 

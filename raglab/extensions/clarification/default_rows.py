@@ -13,7 +13,7 @@ from raglab.canonical import canonical_json, digest, utc_text
 from raglab.default_learner import (
     ClarificationDefault,
     ClarificationRequest,
-    Learner,
+    DefaultLearner,
     Split,
     init,
     looked,
@@ -57,7 +57,7 @@ class Change(NamedTuple):
     signal: str
     corrected_to: str | None
     conditions: Mapping[str, str]
-    learner: Learner
+    learner: DefaultLearner
     found: Split | None
 
 
@@ -109,7 +109,7 @@ def row_versions(log: Entries, row_id: str | None = None, until: int | None = No
     Args:
       until: number of the last event that counts.
     """
-    known: dict[str, Learner] = {}
+    known: dict[str, DefaultLearner] = {}
     rows: Rows = {}
     for row in changes(log, None, until=until) if row_id is None else _lineage(log, row_id, until):
         for made in fold(rows, change_of(log, row, known)):
@@ -135,7 +135,7 @@ def _born(log: Entries, row_id: str) -> str | None:
     return None if cause is None or cause["row_id"] == row_id else str(cause["row_id"])
 
 
-def change_of(log: Entries, row: Mapping[str, Any], known: dict[str, Learner] | None = None) -> Change:
+def change_of(log: Entries, row: Mapping[str, Any], known: dict[str, DefaultLearner] | None = None) -> Change:
     """Change of a row of `CHANGES`.
 
     Args:
@@ -275,7 +275,7 @@ class SignalEvent(NamedTuple):
         row_id: str,
         key: RowKey,
         conditions: Mapping[str, str],
-        learner: Learner,
+        learner: DefaultLearner,
         at: datetime,
         split: Split | None = None,
     ) -> Change:
@@ -297,7 +297,9 @@ class SignalEvent(NamedTuple):
 NO_SIGNAL = SignalEvent("", "", None)
 
 
-def record_request(log: Entries, request_id: str, key: RowKey, learner: Learner, at: datetime) -> ClarificationDefault:
+def record_request(
+    log: Entries, request_id: str, key: RowKey, learner: DefaultLearner, at: datetime
+) -> ClarificationDefault:
     """Row after a request came to it, which counts once."""
     row_id = row_id_of_key(key)
     known = current(log, row_id)
@@ -316,7 +318,7 @@ def record_signal(
     key: RowKey,
     signal: SignalEvent,
     conditions: Mapping[str, str],
-    learner: Learner,
+    learner: DefaultLearner,
     at: datetime,
 ) -> tuple[ClarificationDefault, ...]:
     """New versions by a signal, and by a split where there is evidence for one; none where the signal came before.

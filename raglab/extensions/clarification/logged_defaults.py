@@ -9,7 +9,7 @@ from typing import Any
 from raglab.audit.default_table import DefaultTable, Key, ReplayedUses, RowKey
 from raglab.audit.log import json_value
 from raglab.audit.request_events import RequestEvents
-from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner
+from raglab.default_learner import ClarificationDefault, ClarificationRequest, DefaultLearner
 from raglab.extensions.clarification.default_rows import (
     DefaultRows,
     SignalEvent,
@@ -41,7 +41,9 @@ class LoggedDefaults:
         """Rows from their changes alone."""
         return sort_rows(replay_changes(log).values())
 
-    def meet(self, log: Entries, request_id: str, key: Key, learner: Learner, at: datetime) -> ClarificationDefault:
+    def meet(
+        self, log: Entries, request_id: str, key: Key, learner: DefaultLearner, at: datetime
+    ) -> ClarificationDefault:
         """Row after a request came to it, which counts once."""
         return record_request(log, request_id, RowKey(*key), learner, at)
 
@@ -74,13 +76,13 @@ class LoggedDefaults:
         key: Key,
         signal: tuple[str, str, str | None],
         conditions: Mapping[str, str],
-        learner: Learner,
+        learner: DefaultLearner,
         at: datetime,
     ) -> tuple[ClarificationDefault, ...]:
         """New versions by a signal; see `default_rows.record_signal`."""
         return record_signal(log, request_id, RowKey(*key), SignalEvent(*signal), conditions, learner, at)
 
-    def replay(self, events: RequestEvents, learner: Learner) -> ReplayedUses:
+    def replay(self, events: RequestEvents, learner: DefaultLearner) -> ReplayedUses:
         """What a request did with the table, rebuilt from the changes before it."""
         rows = ReplayedRows(events)
         defaults, differences = replay_defaults(events, rows, learner)

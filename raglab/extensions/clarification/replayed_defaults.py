@@ -13,7 +13,7 @@ from typing import Any
 from raglab.audit.default_table import ReplayedDefault
 from raglab.audit.log import row_gate
 from raglab.audit.request_events import RequestEvents
-from raglab.default_learner import ClarificationDefault, Learner, asks
+from raglab.default_learner import ClarificationDefault, DefaultLearner, asks
 from raglab.extensions.clarification.default_rows import (
     change_of,
     empty_row,
@@ -36,7 +36,7 @@ class ReplayedRows:
     def __init__(self, events: RequestEvents) -> None:
         self._events, self._log = events, events.log
         self._until = max((int(row["seq"]) for row in events.of(CHANGES)), default=0)
-        self._learners: dict[str, Learner] = {}
+        self._learners: dict[str, DefaultLearner] = {}
         self._steps: dict[int, dict[tuple[str, int], ClarificationDefault] | None] = {}
         self._folds: dict[str, tuple[int, dict[int, ClarificationDefault], list[str]]] = {}
 
@@ -97,7 +97,7 @@ class ReplayedRows:
 
 
 def replay_defaults(
-    events: RequestEvents, anew: ReplayedRows, learner: Learner
+    events: RequestEvents, anew: ReplayedRows, learner: DefaultLearner
 ) -> tuple[tuple[ReplayedDefault, ...], list[str]]:
     """Rows that a request used, rebuilt from the changes before it; and what differs from what is recorded."""
     found, differences = [], []
@@ -131,9 +131,11 @@ def _replay_row(
 
 
 def _replay_default(
-    events: RequestEvents, row: Mapping[str, Any], then: ClarificationDefault, stated: Learner, used: str
+    events: RequestEvents, row: Mapping[str, Any], then: ClarificationDefault, stated: DefaultLearner, used: str
 ) -> ReplayedDefault:
-    learner = stated if stated.ask_below <= stated.apply_above else Learner()  # edited: among the differences already
+    learner = (
+        stated if stated.ask_below <= stated.apply_above else DefaultLearner()
+    )  # edited: among the differences already
     verdict = row_gate(then, learner)
     requests = then.requests if _is_counted(events, row) else then.requests + 1
     before = then.model_copy(update={"requests": requests - 1})

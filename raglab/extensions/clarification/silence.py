@@ -8,7 +8,7 @@ from typing import Any
 
 from raglab.audit.sessions import SilenceRule
 from raglab.canonical import canonical_json, digest, utc_text
-from raglab.default_learner import Learner, update
+from raglab.default_learner import DefaultLearner, update
 from raglab.extensions.clarification.default_rows import SignalEvent, empty_row, key_of_row, record_signal
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
@@ -45,7 +45,7 @@ def settle(
     log: Entries,
     at: datetime,
     session: str | None,
-    learner: Learner,
+    learner: DefaultLearner,
     rule: SilenceRule = SilenceRule(),  # noqa: B008
 ) -> int:
     """Settle what can be, and learn what silence confirmed; how many defaults it did."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from raglab.default_learner import Learner
+from raglab.default_learner import DefaultLearner
 from raglab.extensions.clarification.pinned_documents import DocumentIndex
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
 from raglab.languages import sentence
@@ -41,7 +41,7 @@ class Clarification:
     """
 
     costs: Costs
-    learner: Learner
+    learner: DefaultLearner
     index: DocumentIndex = field(repr=False)
     calls: ProtocolCalls = field(repr=False)
     asks: bool = True

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import raglab
-from raglab.default_learner import Learner
+from raglab.default_learner import DefaultLearner
 from raglab.live import trace_building
 from raglab.values import Corpus
 from test_live_trace_building import SMALL, PairEncoder, WordEncoder
@@ -161,8 +161,8 @@ def test_the_price_of_splits() -> None:
         price = importlib.import_module("experiments.split_price")
     sizes = {"seeds": 2, "users": 60, "jobs": 1}
     for made, source, evidence in ((price.noise_alone(0.05), 0.95, 0.0), (price.contracts(0.0), 0.99, 0.99)):
-        values = [price.prices(made, Learner(split=rule), **sizes) for rule in ("source", "evidence")]
+        values = [price.prices(made, DefaultLearner(split=rule), **sizes) for rule in ("source", "evidence")]
         assert values[0].shape == (2, len(price.COLUMNS))
         assert (values[0][:, 2] >= source).all()
         assert abs(values[1][:, 2] - evidence).max() <= 0.05
-    assert np.isnan(price.prices(price.noise_alone(0.05), Learner(), **sizes)[:, 4]).all()
+    assert np.isnan(price.prices(price.noise_alone(0.05), DefaultLearner(), **sizes)[:, 4]).all()

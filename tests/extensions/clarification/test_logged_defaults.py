@@ -20,7 +20,15 @@ from databases import Places
 from raglab.audit.log import AuditLog, check_to_json
 from raglab.audit.sessions import SilenceRule
 from raglab.decision.checks import Check
-from raglab.default_learner import SIGNALS, ClarificationDefault, ClarificationRequest, Learner, init, met, update
+from raglab.default_learner import (
+    SIGNALS,
+    ClarificationDefault,
+    ClarificationRequest,
+    DefaultLearner,
+    init,
+    met,
+    update,
+)
 from raglab.extensions.clarification.default_rows import DefaultRows
 from raglab.store.log_tables import (
     APPLICATIONS,
@@ -184,12 +192,12 @@ class TestRows:
             other = "toc" if signal == "explicit_no" else None
             log.signal(f"r{number}", KEY, "1", signal, other, conditions={"page_1_kind": "body"}, now=now)
             row = met(row, now=now)
-            row = update(row, "1", signal, other, now=now, conditions={"page_1_kind": "body"}, learner=Learner())
+            row = update(row, "1", signal, other, now=now, conditions={"page_1_kind": "body"}, learner=DefaultLearner())
         assert log.rows() == (row,)
 
     def test_a_split(self, log: AuditLog) -> None:
         """Failures under coversheets alone: the row splits in the signal's transaction, and all is rebuilt."""
-        log.learner = Learner(split="evidence")
+        log.learner = DefaultLearner(split="evidence")
         kinds = {"body": "explicit_yes", "coversheet": "failure"}
         for number in range(40):
             opened(log, f"r{number}")
@@ -216,7 +224,7 @@ class TestRows:
 
     def test_a_signal_that_splits_is_counted_once(self, log: AuditLog) -> None:
         """The signal under which the row was split, given again, is not one of the new row."""
-        log.learner = Learner(split="evidence")
+        log.learner = DefaultLearner(split="evidence")
         for number in range(7):
             opened(log, f"r{number}")
             kind, signal = (("body", "explicit_yes"), ("coversheet", "failure"))[number % 2]
@@ -227,7 +235,7 @@ class TestRows:
 
     def test_silence_adds_nothing_to_a_signal_that_came_after_a_split(self, log: AuditLog) -> None:
         """The default was applied from the whole row; the no went to the row of its condition."""
-        log.learner = Learner(split="evidence")
+        log.learner = DefaultLearner(split="evidence")
         filled(log, "early", session="bob")
         for number in range(7):
             opened(log, f"r{number}")
@@ -242,7 +250,7 @@ class TestRows:
 
     def test_a_row_of_a_condition_takes_its_votes_alone(self, log: AuditLog) -> None:
         """A vote for another value, under a condition with a row, does not pull the parent."""
-        log.learner = Learner(split="evidence")
+        log.learner = DefaultLearner(split="evidence")
         for number in range(7):
             opened(log, f"r{number}")
             kind, signal = (("body", "explicit_yes"), ("coversheet", "failure"))[number % 2]
@@ -280,9 +288,9 @@ class TestRows:
         ),
         st.sampled_from(
             [
-                Learner(),
-                Learner(rule="posterior", half_life_days=30.0, alpha=0.9),
-                Learner(alpha=0.99),
+                DefaultLearner(),
+                DefaultLearner(rule="posterior", half_life_days=30.0, alpha=0.9),
+                DefaultLearner(alpha=0.99),
             ]
         ),
     )
@@ -290,7 +298,7 @@ class TestRows:
         self,
         tmp_path_factory: pytest.TempPathFactory,
         said: list[tuple[str, str, str | None, str, int]],
-        learner: Learner,
+        learner: DefaultLearner,
     ) -> None:
         """Whatever came in whatever order, split or not, the changes alone give the rows to the byte."""
         log = AuditLog(tmp_path_factory.mktemp("any") / "log.sqlite", learner=learner)

@@ -14,7 +14,7 @@ import pytest
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, DefaultUse
 from raglab.decision.checks import Check
-from raglab.default_learner import ClarificationRequest, Learner, asks, gate, lookup
+from raglab.default_learner import ClarificationRequest, DefaultLearner, asks, gate, lookup
 from raglab.extensions.clarification.question_texts import applied_default
 from raglab.replay import decide
 from test_audit_explanation import PASSES, POLICY, START, response
@@ -104,7 +104,7 @@ class Week:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
     """Fifty random requests of a week of 150: each decision, row, gate and margin is rebuilt identically."""
-    learner = Learner(alpha=0.9) if seed else Learner(rule="posterior")
+    learner = DefaultLearner(alpha=0.9) if seed else DefaultLearner(rule="posterior")
     log = AuditLog(tmp_path / "week.sqlite", learner=learner, clock=lambda: START)
     ids = Week(log, seed).play(150)
     assert log.rows() == log.rebuild()
