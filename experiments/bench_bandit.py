@@ -43,7 +43,7 @@ def simulated(options: Options) -> Rows:
     rates = {}
     for engine, name, repeats in (("numpy", "NumPy", 3), ("numba", "compiled", 9)):
         for policy in POLICIES:
-            bandit, met = Bandit(policy=policy), world(policy)
+            bandit, met = Bandit(algorithm=policy), world(policy)
             play = partial(run, bandit, met, rounds=rounds, replications=replications, seed=0, engine=engine)
             rates[policy] = rounds * replications / seconds(play, repeats)
             yield Row(f"{policy}, {name}", rates[policy] / 1e6, "M rounds/s")
@@ -54,7 +54,7 @@ def simulated(options: Options) -> Rows:
 def compared(options: Options) -> Rows:
     """Three learners beside the baselines with all intervals, few replications and many."""
     study = module("bandit_study", "lab")
-    met, learners = world("lin_ucb"), {policy: Bandit(policy=policy) for policy in POLICIES}
+    met, learners = world("lin_ucb"), {policy: Bandit(algorithm=policy) for policy in POLICIES}
     plans = study.baselines(met)
     for replications in (20, 200):
         rounds = 50 if options.quick else 1_000

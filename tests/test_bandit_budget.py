@@ -352,7 +352,7 @@ FOLLOWERS = [
 ]
 
 
-@pytest.mark.parametrize("bandit", FOLLOWERS, ids=lambda bandit: bandit.policy)
+@pytest.mark.parametrize("bandit", FOLLOWERS, ids=lambda bandit: bandit.algorithm)
 def test_a_learner_keeps_its_budget(bandit: Bandit) -> None:
     """The spend comes to the budget; without one it is far above."""
     table = market(1, 1500, order="shuffled")

@@ -119,7 +119,7 @@ def test_simulated_regret_is_the_exact_one(policy: str, exact: tuple[float, ...]
 def test_compiled_loops_are_choose_and_update(name: str, policy: str, settings: Bandit) -> None:
     """Arms, regret, value and pulls have the same bits; so do exact ties and masked arms."""
     kernel = pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
-    bandit, block = settings._replace(policy=policy), met(name, 31)
+    bandit, block = settings._replace(algorithm=policy), met(name, 31)
     assert is_plain(bandit, block)
     plain = stepwise_arms(block, bandit, stream(3, 0, environments.POLICY))
     compiled = kernel.played(block, bandit, stream(3, 0, environments.POLICY))
@@ -220,7 +220,7 @@ def test_regret_of_thompson_grows_as_lai_and_robbins_say() -> None:
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"policy": "ucb2"}, "policy must be one of"),
+        ({"policy": "ucb2"}, "algorithm must be one of"),
         ({"policy": "lin_ucb"}, "lin_ucb learns from a context"),
         ({"means": [0.5, 1.2]}, r"means must be in \[0, 1\], got 1.2"),
         ({"means": [0.5, np.nan]}, r"means must be in \[0, 1\], got nan"),

@@ -434,7 +434,7 @@ def test_a_reward_that_is_none_is_refused(bandit: Bandit, reward: float) -> None
         (lambda s, b, r: choose(s, b, r, mask=[1, 0, 1]), "mask must be of booleans"),
         (lambda s, b, r: choose(s, b._replace(floor=0.4), r), "floor times 3 arms may not pass 1, got 0.4"),
         (lambda s, b, r: choose(s, b._replace(window=2), r), "the same window"),
-        (lambda s, b, r: choose(s, b._replace(policy="lin_ucb"), r), "needs a state with features"),
+        (lambda s, b, r: choose(s, b._replace(algorithm="lin_ucb"), r), "needs a state with features"),
         (lambda s, b, r: choose(s, b._replace(history=Stats(*np.zeros((3, 2)))), r), r"history.n must be \[A\]"),
     ],
 )
@@ -464,7 +464,7 @@ def test_a_window_knows_its_rounds() -> None:
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"policy": "softmax"}, "policy must be one of epsilon_greedy"),
+        ({"algorithm": "softmax"}, "algorithm must be one of epsilon_greedy"),
         ({"ties": "first"}, "ties must be lowest or random"),
         ({"epsilon": 1.5}, r"epsilon must be in \[0, 1\], got 1.5"),
         ({"exploration": -1.0}, "exploration must be in"),
@@ -475,7 +475,7 @@ def test_a_window_knows_its_rounds() -> None:
         ({"window": -1}, "window must be a whole number"),
         ({"window": 3, "discount": 0.5}, "exclude each other"),
         ({"floor": 0.6}, "floor times 2 arms may not pass 1"),
-        ({"policy": "lin_ucb", "history": Stats(*np.zeros((3, 2)))}, "a history has no contexts"),
+        ({"algorithm": "lin_ucb", "history": Stats(*np.zeros((3, 2)))}, "a history has no contexts"),
         ({"history": Stats(*np.full((3, 2), -1.0))}, "finite and >= 0"),
         ({"history": Stats(np.ones(2), np.full(2, 5.0), np.ones(2))}, "n >= total >= square"),
         ({"history": Stats(np.ones(2), np.full(2, 0.5), np.ones(2))}, "n >= total >= square"),

@@ -216,7 +216,7 @@ def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (put("bandit", "policy", value="magic"), "policy must be one of .*got 'magic'"),
+        (put("bandit", "policy", value="magic"), "algorithm must be one of .*got 'magic'"),
         (put("bandit", "epsilon", value="0.1"), "bandit.epsilon must be float, got '0.1'"),
         (put("bandit", "window", value=1.5), "bandit.window must be int, got 1.5"),
         (put("bandit", "window", value=2), r"state.recent_arm must have shape \(2,\), got \(0,\)"),
@@ -257,7 +257,7 @@ def test_what_could_not_be_read_is_not_written() -> None:
         dumps(state._replace(total=np.array([np.nan, 0.0])), Bandit())
     with pytest.raises(ValueError, match=r"state.recent_arm must have shape"):
         dumps(state, Bandit(window=5))
-    with pytest.raises(ValueError, match="policy must be one of"):
+    with pytest.raises(ValueError, match="algorithm must be one of"):
         dumps(state, Bandit("magic"))
     with pytest.raises(ValueError, match="features where the policy is linear"):
         dumps(state, Bandit("lin_ucb"))

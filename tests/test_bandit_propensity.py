@@ -265,7 +265,7 @@ SETTINGS = [
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("bandit", SETTINGS, ids=lambda bandit: f"{bandit.policy}-{bandit.ties}")
+@pytest.mark.parametrize("bandit", SETTINGS, ids=lambda bandit: f"{bandit.algorithm}-{bandit.ties}")
 @pytest.mark.parametrize("rounds", [0, 7, 40])
 def test_choices_are_as_frequent_as_stated(bandit: Bandit, rounds: int) -> None:
     """400,000 choices of one state under a mask: a chi-square that a true propensity fails once in a million."""

@@ -245,7 +245,14 @@ class TestDelay:
         assert feed(check_world(by_arm, 30), 30, 4, 0, 0).arm_delay is not None
         for missing in (0.0, 0.3):
             by_rows, by_cells = (
-                run(Bandit(policy="thompson_nig", window=9), world, rounds=30, replications=1, seed=4, missing=missing)
+                run(
+                    Bandit(algorithm="thompson_nig", window=9),
+                    world,
+                    rounds=30,
+                    replications=1,
+                    seed=4,
+                    missing=missing,
+                )
                 for world in (by_row, by_row._replace(delay=np.column_stack([delay, delay])))
             )
             np.testing.assert_array_equal(by_rows.arm, by_cells.arm)
@@ -293,12 +300,12 @@ class TestSwitch:
         table, bandit = self.coins(0.4), Bandit(prior_mean=0.75, prior_strength=3.0, exploration=1.5, discount=0.99)
         with pytest.warns(UserWarning, match=r"thompson_beta counts rewards above 0.5 .*thompson_nig.*rule S4.5"):
             done = run(bandit, table, rounds=80, replications=3)
-        own = run(bandit._replace(policy="thompson_nig"), table, rounds=80, replications=3)
+        own = run(bandit._replace(algorithm="thompson_nig"), table, rounds=80, replications=3)
         np.testing.assert_array_equal(done.arm, own.arm)
         assert (len(done.notes), own.notes) == (1, ())
         with pytest.warns(UserWarning, match="thompson_nig"):
             rows = log(bandit, table, rounds=20)
-        pd.testing.assert_frame_equal(rows, log(bandit._replace(policy="thompson_nig"), table, rounds=20))
+        pd.testing.assert_frame_equal(rows, log(bandit._replace(algorithm="thompson_nig"), table, rounds=20))
         with pytest.warns(UserWarning, match="thompson_nig"):
             shown = compare_learners(table, {"default": bandit}, baselines(table), rounds=20, replications=2, n_boot=20)
         assert [note.partition(":")[0] for note in shown.notes if "thompson_nig" in note] == ["default"]

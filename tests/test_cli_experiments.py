@@ -122,7 +122,7 @@ def test_arms_of_known_means() -> None:
         ((), "takes either a trace or --means, got both or none"),
         (("--means", "0.7,x"), "--means must be numbers with commas between them, got '0.7,x'"),
         (("--means", "0.7,1.2"), "means must be in [0, 1], got 1.2"),
-        (("--means", "0.7,0.5", "-b", "best"), "policy must be one of epsilon_greedy"),
+        (("--means", "0.7,0.5", "-b", "best"), "algorithm must be one of epsilon_greedy"),
         (("--means", "0.7,0.5", "-b", "lin_ucb"), "arms of --means have no context to learn from, got lin_ucb"),
         (("missing.parquet",), "missing.parquet"),
     ],

@@ -333,7 +333,7 @@ def test_every_policy_is_tuned_in_what_it_reads(policy: str) -> None:
 
 def test_unknown_bandits_are_refused() -> None:
     """The message names those there are."""
-    with pytest.raises(ValueError, match="policy must be one of epsilon_greedy"):
+    with pytest.raises(ValueError, match="algorithm must be one of epsilon_greedy"):
         tune_bandit(two_arms(20), POLICY, bandit="oracle", **SMALL)
 
 

@@ -143,7 +143,7 @@ class TestSearch:
         """thompson_beta cannot follow costs: a warning, a note, and thompson_nig in the result."""
         with pytest.warns(UserWarning, match="thompson_nig is played"):
             result = raglab.tune_bandit(priced(), **SMALL)
-        assert result.bandit.policy == "thompson_nig"
+        assert result.bandit.algorithm == "thompson_nig"
         assert any("thompson_nig is played" in note for note in result.notes)
 
 

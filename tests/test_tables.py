@@ -115,7 +115,7 @@ def test_a_toy_learner_is_saved_and_loaded(boltzmann: Bandit) -> None:
     back = loads(text)
     assert dumps(*back) == text
     LEARNERS.pop("boltzmann")
-    with pytest.raises(ValueError, match=r"policy must be one of epsilon_greedy.*got 'boltzmann'"):
+    with pytest.raises(ValueError, match=r"algorithm must be one of epsilon_greedy.*got 'boltzmann'"):
         loads(text)
 
 

@@ -427,7 +427,7 @@ def played(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State |
     Args:
       initial: state of one linear learner that every replication begins with.
     """
-    loop, first = globals()[str(LEARNERS[bandit.policy].compiled)], {} if initial is None else {"initial": initial}
+    loop, first = globals()[str(LEARNERS[bandit.algorithm].compiled)], {} if initial is None else {"initial": initial}
     arms: Arms = loop(met, bandit, rng, **first)
     return arms
 
@@ -449,7 +449,7 @@ def logs(rounds: int) -> Array:
 
 def exploration_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms | None:
     """Arms [T, R] that a learner with an epsilon chooses uniformly, -1 where it does not; none for other learners."""
-    if not LEARNERS[bandit.policy].uniform:
+    if not LEARNERS[bandit.algorithm].uniform:
         return None
     chance = rng.random((met.rounds, met.size))
     open_ = np.ones((1, met.n_arms), np.bool_) if met.mask is None else met.mask

@@ -133,7 +133,9 @@ def _logged_history(
     context = np.zeros((len(log), 0))
     if bandit.linear:
         if features is None:
-            refuse(f"{bandit.policy} learns from a context", "no features", "name their columns, or give them [N, F]")
+            refuse(
+                f"{bandit.algorithm} learns from a context", "no features", "name their columns, or give them [N, F]"
+            )
         stated = features if isinstance(features, list | tuple) else ()
         strings = [name for name in stated if isinstance(name, str)]
         columns = bool(stated) and len(strings) == len(stated)

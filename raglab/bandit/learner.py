@@ -5,7 +5,7 @@ What the entries hold stands in `raglab.bandit.learners`: here nothing knows a l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
@@ -36,7 +36,7 @@ class Bandit(NamedTuple):
     """Settings of a learner.
 
     Attributes:
-      policy: the learner, by its name in `LEARNERS`.
+      algorithm: the learner, by its name in `LEARNERS`; files have it under `policy`.
       epsilon: share of rounds in which epsilon_greedy chooses uniformly.
       exploration: multiplies the width of an upper bound or the spread of a posterior (a Beta's pseudo-counts are
         divided by its square).
@@ -54,7 +54,7 @@ class Bandit(NamedTuple):
       history: pseudo-counts [A] added to the statistics whenever scores are made; no part of the state.
     """
 
-    policy: str = "thompson_beta"
+    algorithm: str = "thompson_beta"
     epsilon: float = 0.1
     exploration: float = 1.0
     threshold: float = 0.5
@@ -70,7 +70,22 @@ class Bandit(NamedTuple):
     @property
     def linear(self) -> bool:
         """Whether it learns from a context."""
-        return self.policy in LEARNERS and LEARNERS[self.policy].linear
+        return self.algorithm in LEARNERS and LEARNERS[self.algorithm].linear
+
+
+# Keys of files and logs for fields that are named otherwise: formats on disk stay.
+STORED_KEYS: Mapping[str, str] = {"algorithm": "policy"}
+
+
+def stored_settings(bandit: Bandit) -> dict[str, Any]:
+    """Settings by the keys of files and logs."""
+    return {STORED_KEYS.get(name, name): value for name, value in bandit._asdict().items()}
+
+
+def bandit_of(settings: Mapping[str, Any]) -> Bandit:
+    """Settings from the keys of files and logs, as `stored_settings` gives them."""
+    field_names = {key: name for name, key in STORED_KEYS.items()}
+    return Bandit(**{field_names.get(key, key): value for key, value in settings.items()})
 
 
 class State(NamedTuple):
@@ -189,9 +204,9 @@ def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
     Raises:
       ValueError: the rule, the value, and what to do.
     """
-    if bandit.policy not in LEARNERS:
-        refuse(f"policy must be one of {', '.join(LEARNERS)}", repr(bandit.policy), "choose one of them")
-    entry = LEARNERS[bandit.policy]
+    if bandit.algorithm not in LEARNERS:
+        refuse(f"algorithm must be one of {', '.join(LEARNERS)}", repr(bandit.algorithm), "choose one of them")
+    entry = LEARNERS[bandit.algorithm]
     if bandit.ties not in TIES:
         refuse("ties must be lowest or random", repr(bandit.ties), "choose one of them")
     positive = (*POSITIVE, *entry.positive)
@@ -212,7 +227,7 @@ def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
 
 def _check_history(bandit: Bandit, n_arms: int | None) -> None:
     if bandit.linear:
-        refuse("a history has no contexts", bandit.policy, "a linear policy starts without one")
+        refuse("a history has no contexts", bandit.algorithm, "a linear policy starts without one")
     for name, values in zip(Stats._fields, bandit.history or (), strict=True):
         array = np.asarray(values)
         if array.ndim != 1 or (n_arms is not None and array.shape != (n_arms,)):
@@ -364,7 +379,7 @@ def restore_batch(state: State, batch: tuple[int, ...]) -> State:
 
 def reward_outcome(reward: Array, bandit: Bandit) -> Array:
     """What a learner adds up: the reward, or of some learners whether it is a success (rule S4.5)."""
-    return np.asarray(is_success(reward, bandit), np.float64) if LEARNERS[bandit.policy].successes else reward
+    return np.asarray(is_success(reward, bandit), np.float64) if LEARNERS[bandit.algorithm].successes else reward
 
 
 def is_success(reward: Array, bandit: Bandit) -> NDArray[np.bool_]:
@@ -458,7 +473,7 @@ def init(n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: t
     check_count("n_features", n_features, 0, "0 is no context")
     check_bandit(bandit, n_arms)
     if bandit.linear and n_features == 0:
-        refuse(f"{bandit.policy} learns from a context", "n_features = 0", "name the width of the context")
+        refuse(f"{bandit.algorithm} learns from a context", "n_features = 0", "name the width of the context")
     if bandit.floor * n_arms > 1.0:
         refuse(f"floor times {n_arms} arms may not pass 1", bandit.floor, f"at most {1.0 / n_arms:g} fits")
     width = n_features if bandit.linear else 0
@@ -485,13 +500,13 @@ def scores(
     Raises:
       ValueError: the learner's entry has neither an index nor a draw.
     """
-    entry = LEARNERS[bandit.policy]
+    entry = LEARNERS[bandit.algorithm]
     if entry.index is not None:
         score = entry.index(state, bandit, mask, context)
     elif entry.draw is not None:
         score = entry.draw(state, bandit, rng, context)
     else:
-        refuse("an entry must have an index or a draw", f"neither in {bandit.policy}", "see raglab.bandit.learners")
+        refuse("an entry must have an index or a draw", f"neither in {bandit.algorithm}", "see raglab.bandit.learners")
     return score if mask is None else np.where(mask, score, -np.inf)
 
 
@@ -503,7 +518,7 @@ def nth(open_: NDArray[np.bool_], place: Ints) -> Ints:
 def uniform_share(bandit: Bandit, n_available: NDArray[np.integer] | int) -> Array:
     """Probability [...] that a round chooses uniformly among the available arms: epsilon, floor, or both."""
     floor = np.asarray(bandit.floor * np.asarray(n_available))
-    epsilon = bandit.epsilon if LEARNERS[bandit.policy].uniform else 0.0
+    epsilon = bandit.epsilon if LEARNERS[bandit.algorithm].uniform else 0.0
     return epsilon + floor - epsilon * floor
 
 
@@ -517,7 +532,7 @@ def choose_arm(
         arm = nth(tied, (rng.random(state.t.shape) * tied.sum(axis=-1)).astype(np.int64))
     else:
         arm = np.argmax(score, axis=-1)
-    if LEARNERS[bandit.policy].uniform or bandit.floor > 0.0:
+    if LEARNERS[bandit.algorithm].uniform or bandit.floor > 0.0:
         open_ = np.ones(score.shape, np.bool_) if mask is None else mask
         n_available = open_.sum(axis=-1)
         share = uniform_share(bandit, n_available)
@@ -569,7 +584,7 @@ def choose(
 
 def _check_fits(state: State, bandit: Bandit) -> None:
     if bandit.linear and state.moment.shape[-1] == 0:
-        refuse(f"{bandit.policy} needs a state with features", "none", "give init the same bandit and n_features")
+        refuse(f"{bandit.algorithm} needs a state with features", "none", "give init the same bandit and n_features")
     if state.recent_arm.shape[-1] != bandit.window:
         windows = (state.recent_arm.shape[-1], bandit.window)
         refuse("state and bandit must have the same window", windows, "give init the same bandit")

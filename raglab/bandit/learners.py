@@ -60,7 +60,7 @@ def check_beta_prior(bandit: Bandit) -> None:
       ValueError: it is 0 or 1.
     """
     if bandit.prior_mean in {0.0, 1.0}:
-        refuse(f"prior_mean of {bandit.policy} must be in (0, 1)", bandit.prior_mean, "a Beta needs both counts")
+        refuse(f"prior_mean of {bandit.algorithm} must be in (0, 1)", bandit.prior_mean, "a Beta needs both counts")
 
 
 def thompson_beta(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:

@@ -62,9 +62,9 @@ def check_budgeted(bandit: Bandit, world: World) -> None:
     """
     if not isinstance(world, Table) or not world.has_costs:
         refuse("a budget needs a table with costs", "none", "state costs in Table.from_frame")
-    if LEARNERS[bandit.policy].bounded:
+    if LEARNERS[bandit.algorithm].bounded:
         follower = ", ".join(name for name, entry in LEARNERS.items() if not entry.bounded)
-        refuse("a learner under a budget must read rewards below 0", bandit.policy, f"play one of {follower}")
+        refuse("a learner under a budget must read rewards below 0", bandit.algorithm, f"play one of {follower}")
     if bandit.window or bandit.history is not None:
         value = "a window" if bandit.window else "a history"
         refuse("a learner under a budget keeps sums of costs", value, "use a discount, or a ledger from history")
@@ -194,7 +194,7 @@ def learned_ledger(
         rule = f"context must be finite, [N, d] of {len(rewards)} rounds"
         refuse(rule, x.shape if len(x) != len(rewards) else "NaN or infinity", "give a row a round")
     if bandit.linear and (x.ndim != 2 or x.shape[1] == 0):
-        refuse(f"{bandit.policy} learns from a context", "none", "give the features of every round")
+        refuse(f"{bandit.algorithm} learns from a context", "none", "give the features of every round")
     ledger = start_ledger(n_arms, bandit, check_budget(budget), n_features=x.shape[1])
     arms = check_arm(arm, n_arms)
     pulls = np.bincount(arms, minlength=n_arms)

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit.learner import LEARNERS, Bandit, State, Stats, check_bandit, check_reward, reward_outcome
+from raglab.bandit.learner import (
+    LEARNERS,
+    Bandit,
+    State,
+    Stats,
+    bandit_of,
+    check_bandit,
+    check_reward,
+    reward_outcome,
+    stored_settings,
+)
 from raglab.bandit.scores import student_posterior
 from raglab.canonical import canonical_json, digest
 
@@ -118,7 +128,7 @@ def loads(text: str) -> Saved:
     bandit = _bandit(document["bandit"])
     if bandit.linear != (CENTRED in document):
         if not bandit.linear:
-            msg = f"{CENTRED} must mark a linear learner, got one of {bandit.policy}; give what dumps wrote."
+            msg = f"{CENTRED} must mark a linear learner, got one of {bandit.algorithm}; give what dumps wrote."
             raise ValueError(msg)
         bandit = bandit._replace(prior_mean=0.0)
     state = _state(document["state"])
@@ -181,11 +191,12 @@ def _document_digest(document: dict[str, Any]) -> str:
     return digest(_canonical(document))
 
 
+_DEFAULTS = stored_settings(Bandit())  # by the keys of files
+
+
 def _settings(bandit: Bandit) -> dict[str, Any]:
     """Settings as JSON has them; every number with the type of its default, so that 1 and 1.0 are the same bytes."""
-    plain = {
-        name: type(Bandit._field_defaults[name])(value) for name, value in bandit._asdict().items() if name != "history"
-    }
+    plain = {name: type(_DEFAULTS[name])(value) for name, value in stored_settings(bandit).items() if name != "history"}
     history = bandit.history
     history_lists = None if history is None else {k: _typed_array(k, v).tolist() for k, v in history._asdict().items()}
     return plain | {"history": history_lists}
@@ -212,10 +223,10 @@ def _parse_document(text: str) -> dict[str, Any]:
 
 
 def _bandit(saved: Any) -> Bandit:  # noqa: ANN401 - what a file holds
-    if not isinstance(saved, dict) or sorted(saved) != sorted(Bandit._fields):
-        msg = f"bandit must hold {', '.join(Bandit._fields)}, got {_shown(saved)}; give what dumps wrote."
+    if not isinstance(saved, dict) or sorted(saved) != sorted(_DEFAULTS):
+        msg = f"bandit must hold {', '.join(_DEFAULTS)}, got {_shown(saved)}; give what dumps wrote."
         raise ValueError(msg)
-    for name, default in Bandit._field_defaults.items():
+    for name, default in _DEFAULTS.items():
         if name != "history" and type(saved[name]) is not type(default):
             msg = f"bandit.{name} must be {type(default).__name__}, got {_shown(saved[name])}; give what dumps wrote."
             raise ValueError(msg)
@@ -225,7 +236,7 @@ def _bandit(saved: Any) -> Bandit:  # noqa: ANN401 - what a file holds
             msg = f"bandit.history must hold {', '.join(Stats._fields)}, got {_shown(history)}; give what dumps wrote."
             raise ValueError(msg)
         history = Stats(*(_parse_array(f"history.{name}", history[name]) for name in Stats._fields))
-    return Bandit(**{**saved, "history": history})
+    return bandit_of({**saved, "history": history})
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - what a file holds
@@ -478,7 +489,7 @@ def _arm_rewards(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> tuple[N
     """Arm's place and reward of each round, [N], in the order of time."""
     check_bandit(bandit)
     if bandit.linear:
-        msg = f"a history has no contexts, got the policy {bandit.policy}; a linear policy starts without one."
+        msg = f"a history has no contexts, got the policy {bandit.algorithm}; a linear policy starts without one."
         raise ValueError(msg)
     _check_log_columns(log)
     ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
@@ -515,7 +526,7 @@ def _before(arm: NDArray[np.int64], outcome: Array, block: NDArray[np.int64], ba
 
 def _log_score(outcome: Array, stats: Stats, bandit: Bandit) -> Array:
     """Log probability, or density, of each outcome as predicted from what came before it, [N]."""
-    if LEARNERS[bandit.policy].successes:
+    if LEARNERS[bandit.algorithm].successes:
         count = bandit.prior_strength + stats.n
         p = (bandit.prior_strength * bandit.prior_mean + stats.total) / count
         return np.log(np.where(outcome > 0.0, p, 1.0 - p))

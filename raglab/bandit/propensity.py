@@ -320,7 +320,7 @@ def propensities(
     """
     check_bandit(bandit, state.n.shape[-1])
     if bandit.linear and state.moment.shape[-1] == 0:
-        msg = f"{bandit.policy} needs a state with features, got none; give init the same bandit and n_features."
+        msg = f"{bandit.algorithm} needs a state with features, got none; give init the same bandit and n_features."
         raise ValueError(msg)
     checked = check_mask(mask, state.n.shape)
     on = np.ones(state.n.shape, np.bool_) if checked is None else checked
@@ -370,11 +370,11 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
 
 def _greedy_probabilities(state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array) -> Array:
     """Probability that each available arm has the best score, [..., A]: certain of an index, an integral of draws."""
-    entry = LEARNERS[bandit.policy]
+    entry = LEARNERS[bandit.algorithm]
     if entry.index is not None:
         return greedy_choice(entry.index(state, bandit, on, context), bandit, on)
     if entry.largest is None:
-        refuse("propensities need the probability that a draw is the largest", "none", f"give {bandit.policy} one")
+        refuse("propensities need the probability that a draw is the largest", "none", f"give {bandit.algorithm} one")
     return entry.largest(state, bandit, on, context)
 
 

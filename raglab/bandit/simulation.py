@@ -114,17 +114,17 @@ def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tupl
 
     Source: rule S4.5.
     """
-    entry = LEARNERS.get(bandit.policy)
+    entry = LEARNERS.get(bandit.algorithm)
     if entry is None or not entry.successes or not isinstance(world, Table) or not (charged or world.is_charged):
         return bandit, ""
     if bandit.history is not None:
-        rule = f"a history of {bandit.policy} counts successes, which cannot follow costs"
+        rule = f"a history of {bandit.algorithm} counts successes, which cannot follow costs"
         refuse(rule, "one beside costs", f"make it with history_of for {COST_FOLLOWER}")
     note = (
-        f"{bandit.policy} counts rewards above {bandit.threshold:g} and cannot follow costs; {COST_FOLLOWER} is played "
-        "instead, with the same settings (rule S4.5)."
+        f"{bandit.algorithm} counts rewards above {bandit.threshold:g} and cannot follow costs; {COST_FOLLOWER} is "
+        "played instead, with the same settings (rule S4.5)."
     )
-    return bandit._replace(policy=COST_FOLLOWER), note
+    return bandit._replace(algorithm=COST_FOLLOWER), note
 
 
 def check_initial(
@@ -233,12 +233,12 @@ def kernel(bandit: Bandit, work: float, engine: str) -> Any:  # noqa: ANN401 - a
       ValueError: numba is asked for, and a learner has no compiled loop.
       ImportError: numba is asked for, and is not installed.
     """
-    entry = LEARNERS[bandit.policy]
+    entry = LEARNERS[bandit.algorithm]
     if engine == "numpy" or (engine == "auto" and (entry.compiled is None or work < entry.pays)):
         return None
     if entry.compiled is None:
         there = [name for name, learner in LEARNERS.items() if learner.compiled is not None]
-        refuse(f"engine numba plays {', '.join(there)}", bandit.policy, "use engine='auto'")
+        refuse(f"engine numba plays {', '.join(there)}", bandit.algorithm, "use engine='auto'")
     return kernel_of(engine, _kernel)
 
 

@@ -608,10 +608,10 @@ class PosteriorDisplay(FrameDisplay):
 
         n = state.pulls.shape[-1]
         names = tuple(f"arm {arm}" for arm in range(n)) if arms is None else tuple(arms)
-        entry = LEARNERS.get(bandit.policy)
+        entry = LEARNERS.get(bandit.algorithm)
         if entry is None or entry.belief is None or state.pulls.ndim != 1 or len(names) != n:
             known = " or ".join(name for name, learner in LEARNERS.items() if learner.belief is not None)
-            fault = f"{bandit.policy}, a batch of {state.pulls.shape[:-1]} and {len(names)} names for {n} arms"
+            fault = f"{bandit.algorithm}, a batch of {state.pulls.shape[:-1]} and {len(names)} names for {n} arms"
             msg = f"a posterior is drawn of one state of {known}, a name an arm, got {fault}."
             raise ValueError(msg)
         belief = entry.belief(state, bandit)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from raglab.bandit.budget import Budget
 from raglab.bandit.environments import Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
-from raglab.bandit.learner import Bandit, check_bandit
+from raglab.bandit.learner import Bandit, check_bandit, stored_settings
 from raglab.bandit.simulation import run
 from raglab.canonical import digest
 from raglab.decision.trace_view import TraceView
@@ -73,7 +73,7 @@ class BanditStudy:
     def env(self) -> str:
         """Lines for a `.env` that put what was found to work online."""
         weights = self.weights
-        rows: dict[str, Any] = {"POLICY": self.bandit.policy}
+        rows: dict[str, Any] = {"POLICY": self.bandit.algorithm}
         rows |= {COMPONENT_TABLE[name].variable: getattr(weights, COMPONENT_TABLE[name].weight) for name in COMPONENTS}
         rows |= {
             "LAMBDA": weights.lambda_,
@@ -95,7 +95,7 @@ class BanditStudy:
         from raglab.lab.tracking import TrackedData
 
         values = {f"tuned.{name}": value for name, value in self.weights._asdict().items()}
-        values |= {f"tuned.{name}": value for name, value in self.bandit._asdict().items() if name != "history"}
+        values |= {f"tuned.{name}": value for name, value in stored_settings(self.bandit).items() if name != "history"}
         splits = {name: int(self.settings[f"{name}_cases"]) for name in ("tune", "report")}
         return track_search(
             f"{self.settings['bandit']}: {self.settings['trials']} trials: {digest(self.env(), 12)}",
@@ -278,7 +278,7 @@ def _tune_on_trace(
     if not tune.measured["cache_hit"].any():
         notes.append("No answer came from a cache here, so w4 decides nothing; set it by hand.")
     settings = {
-        "bandit": base.policy, "trials": trials, "rounds": rounds, "replications": replications,
+        "bandit": base.algorithm, "trials": trials, "rounds": rounds, "replications": replications,
         "budget_ms": budget_ms, "latency_budget_ms": most_ms, "sampler": sampler, "seed": seed, "level": level,
         "n_boot": n_boot, "policy_id": policy.policy_id, "trace": trace.meta.get("fingerprint"),
         "tune_cases": len(tune.world.mask), "report_cases": len(judge.world.mask),

@@ -31,7 +31,7 @@ QUANTILE = {"threshold": "threshold_quantile"}  # rewards lie close together, so
 
 def learner_space(base: Bandit) -> dict[str, SearchRange]:
     """Settings that a learner reads and that are tried, by name."""
-    read = LEARNERS[base.policy].settings
+    read = LEARNERS[base.algorithm].settings
     return {QUANTILE.get(name, name): span for name, span in SEARCHED.items() if name in read}
 
 

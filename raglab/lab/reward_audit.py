@@ -424,7 +424,7 @@ def arm_rules(world: Table, bandit: Bandit, level: float, n_boot: int, seed: int
                 ends = clopper_pearson(int(point[place, arm]) * count, count, level)
             row |= {name: point[place, arm], f"{name}_low": float(ends[0]), f"{name}_high": float(ends[1])}
     arms = pd.DataFrame(rows)
-    return arms, pd.DataFrame(_rule_rows(arms, draws, LEARNERS[bandit.policy], n))
+    return arms, pd.DataFrame(_rule_rows(arms, draws, LEARNERS[bandit.algorithm], n))
 
 
 def _rule_rows(arms: pd.DataFrame, draws: Array, entry: LearnerEntry, n_cases: int) -> list[dict[str, Any]]:

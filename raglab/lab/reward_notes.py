@@ -72,8 +72,8 @@ def audit_notes(
 
 def headline(compared: Mapping[str, Any], bandit: Bandit) -> str:
     """Where the learner ends, beside a uniform choice: what the audit says above all."""
-    learner, uniform = compared[bandit.policy], compared[UNIFORM]
-    ends = f"{bandit.policy} on this reward ends at {_estimate(learner, 'value')}"
+    learner, uniform = compared[bandit.algorithm], compared[UNIFORM]
+    ends = f"{bandit.algorithm} on this reward ends at {_estimate(learner, 'value')}"
     even = f"uniform {uniform['value']:.3f} {_gap(uniform)}"
     if uniform["verdict"] == HARMS:
         return f"{ends}, below {even}: the reward misleads it."
@@ -88,7 +88,7 @@ def _reference_notes(compared: Mapping[str, Any], tables: AuditTables, bandit: B
     fixed = int((tables.arms["n"] == tables.arms["n"].max()).sum())
     lines = []
     for policy, row in compared.items():
-        if policy in {bandit.policy, UNIFORM}:
+        if policy in {bandit.algorithm, UNIFORM}:
             continue
         arm = f" ({_best_arm(tables.arms)})" if policy == BEST else ""
         name = {BEST: f"the best fixed arm{arm}", ROUTER: "the source's router"}.get(policy, policy)
@@ -110,20 +110,20 @@ def _rule_notes(tables: AuditTables, bandit: Bandit) -> list[str]:
     """Arm that each rule ends on."""
     lines = []
     for row in tables.rules.to_dict("records"):
-        who = f", which {bandit.policy} follows," if row["followed"] else ""
+        who = f", which {bandit.algorithm} follows," if row["followed"] else ""
         if row["rule"] == "mean value":
             continue
         sure = f"in {100 * row['leads']:.3g} % of the resamples"
         lines.append(f"By {row['rule']}{who} the arm to end on is {row['arm']} ({sure}), of value {row['value']:.3f}.")
-    if LEARNERS[bandit.policy].linear:
-        lines.append(f"{bandit.policy} reads the context, so it may take another arm for each question.")
+    if LEARNERS[bandit.algorithm].linear:
+        lines.append(f"{bandit.algorithm} reads the context, so it may take another arm for each question.")
     return lines
 
 
 def threshold_note(world: Table, bandit: Bandit) -> str:
     """Whether typical rewards lie at the threshold or on one side of it, for a learner of successes; else nothing."""
     rewards = _known_values(world.reward, world.mask)
-    if not LEARNERS[bandit.policy].successes or not np.ptp(rewards) > 0.0:
+    if not LEARNERS[bandit.algorithm].successes or not np.ptp(rewards) > 0.0:
         return ""
     n, cut = len(rewards), bandit.threshold
     near, above = int((np.abs(rewards - cut) <= NEAR).sum()), int((rewards > cut).sum())

@@ -89,7 +89,7 @@ def simulate_learner(world: Table, bandit: Bandit, plans: Mapping[str, Array], s
     few = most if n_cases < FEWEST else 0.0  # what few cases do not show may still be
     shares = [_end_shares(arms, len(world.arms)).mean(axis=0), *(plan.mean(axis=0) for plan in plans.values())]
     rows = []
-    for place, (name, share) in enumerate(zip([bandit.policy, *fixed], shares, strict=True)):
+    for place, (name, share) in enumerate(zip([bandit.algorithm, *fixed], shares, strict=True)):
         low, high = _interval_around(drawn[:, place], values[place], sizes.level, few)
         row = {"policy": name, "value": values[place], "value_low": low, "value_high": high}
         if place:

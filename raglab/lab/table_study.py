@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from raglab.bandit.budget import START, Budget, check_budget, choose_price, frontier, table_costs
 from raglab.bandit.environments import Table, check_world
 from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
-from raglab.bandit.learner import Bandit, check_count
+from raglab.bandit.learner import Bandit, check_count, stored_settings
 from raglab.bandit.ledgers import check_budgeted
 from raglab.bandit.plans import MIXTURE
 from raglab.bandit.priced_policy import fit_priced_policy
@@ -83,8 +83,9 @@ class TableStudy:
 
     def env(self) -> str:
         """Lines for a `.env` that put the settings to work online; weights, price and budget are not among them."""
+        stored = stored_settings(self.bandit)
         names = ("policy", "threshold", "exploration", "epsilon", "prior_strength", "floor")
-        return settings_lines({name.upper(): getattr(self.bandit, name) for name in names})
+        return settings_lines({name.upper(): stored[name] for name in names})
 
     def track(self, folder: str | Path | None = None) -> TrackedRun:
         """Log the study as one MLflow run: settings and values found, metrics, tables of trials and comparison.
@@ -94,11 +95,11 @@ class TableStudy:
         """
         from raglab.lab.tracking import TrackedData
 
-        values = {f"tuned.{name}": value for name, value in self.bandit._asdict().items() if name != "history"}
+        values = {f"tuned.{name}": value for name, value in stored_settings(self.bandit).items() if name != "history"}
         splits = {name: int(self.settings[f"{name}_rows"]) for name in ("tune", "judge")}
         measures = [name for name in self.comparison.columns if name.split("_")[0] in {"value", "reward", "spend"}]
         return track_search(
-            f"{self.bandit.policy}: {self.settings['trials']} trials: {digest(self.env(), 12)}",
+            f"{self.bandit.algorithm}: {self.settings['trials']} trials: {digest(self.env(), 12)}",
             {**self.settings, **values, "tuned.price": self.price},
             self.trials,
             self.comparison,
@@ -168,7 +169,7 @@ def tune_on_table(
     shown, fixed, judge_notes = _judge(problem, best, {**again, "level": level, "n_boot": n_boot})
     notes += [*_search_notes(trial_table, problem, best), *_verdict_notes(shown, fixed, problem), *judge_notes]
     settings = {
-        "bandit": base.policy, "trials": trials, "rounds": problem.rounds, "replications": replications,
+        "bandit": base.algorithm, "trials": trials, "rounds": problem.rounds, "replications": replications,
         "budget": None if problem.budget is None else problem.budget.per_question, "price": problem.price,
         "sampler": sampler, "seed": seed, "level": level, "n_boot": n_boot, "order": problem.tune.order,
         "table": _fingerprint(table), "tune_rows": len(problem.tune.mask), "judge_rows": len(problem.judge.mask),

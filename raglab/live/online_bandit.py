@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
-from raglab.bandit.learner import CHOSEN, REVISED, REWARDED, Stats, Steps, is_success
+from raglab.bandit.learner import CHOSEN, REVISED, REWARDED, Stats, Steps, bandit_of, is_success, stored_settings
 from raglab.bandit.persistence import CENTRED
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decimals import decimals
@@ -99,7 +99,7 @@ class Setup(NamedTuple):
         )
         body: dict[str, Any] = {
             "arms": list(self.arms),
-            "bandit": self.stated_bandit._asdict() | {"history": stated},
+            "bandit": stored_settings(self.stated_bandit) | {"history": stated},
             "weights": self.weights._asdict(),
             "context": [INTERCEPT, *self.features, *(p95_name(arm) for arm in self.arms)],
         }
@@ -161,7 +161,8 @@ def initial_state(setup: Setup) -> OnlineState:
     if first is None:
         return OnlineState(state, none, none)
     if not setup.bandit.linear:
-        msg = f"a first state must be of a linear learner, got {setup.bandit.policy}; give it a Bandit.history instead."
+        rule = "a first state must be of a linear learner"
+        msg = f"{rule}, got {setup.bandit.algorithm}; give it a Bandit.history instead."
         raise ValueError(msg)
     if [part.shape for part in first] != [part.shape for part in state]:
         msg = (
@@ -183,7 +184,7 @@ def logged_state(choices: pd.DataFrame, setup: Setup, *, weight: float = 1.0) ->
       ValueError: a learner without a context, an arm that the setup does not know, a feature that is missing.
     """
     if not setup.bandit.linear:
-        msg = f"a first state must be of a linear learner, got {setup.bandit.policy}; history_of makes its history."
+        msg = f"a first state must be of a linear learner, got {setup.bandit.algorithm}; history_of makes its history."
         raise ValueError(msg)
     width = 1 + len(setup.features) + len(setup.arms)
     context = np.array([linear_context(row, setup) for row in choices["features"]]).reshape(len(choices), width)
@@ -271,7 +272,7 @@ def setup_of(body: Mapping[str, Any]) -> Setup:
     """Setup of the JSON that `Setup.body` gives; of a linear learner of before with the prior_mean of 0 that it had."""
     stated = body["bandit"]["history"]
     history = None if stated is None else Stats(**{name: np.array(row) for name, row in stated.items()})
-    bandit, unread = Bandit(**{**body["bandit"], "history": history}), None
+    bandit, unread = bandit_of({**body["bandit"], "history": history}), None
     if bandit.linear and CENTRED not in body:
         bandit, unread = bandit._replace(prior_mean=0.0), bandit.prior_mean
     arms, context = tuple(body["arms"]), body["context"]

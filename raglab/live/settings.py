@@ -153,7 +153,7 @@ class BanditSettings(LogSettings):
     file = BANDIT_LOG
 
     enabled: bool | None = None
-    policy: str = LEARNER.policy
+    policy: str = LEARNER.algorithm
     seed: Annotated[int, Field(ge=0, le=2**62)] = 0
     budget_ms: Positive = BUDGET_MS
     w1: Weight = float(PUBLISHED.margin)
@@ -193,7 +193,7 @@ class BanditSettings(LogSettings):
             rule = f"it must be at most 1 over the number of arms, {len(arms)}"
             raise input_error(Where(self.variable("floor")), rule, "lower it", f"{self.floor:g}")
         return Bandit(
-            policy=self.policy,
+            algorithm=self.policy,
             exploration=self.exploration,
             epsilon=self.epsilon,
             prior_strength=self.prior_strength,

@@ -139,7 +139,7 @@ def _context(bandit: Bandit, log: pd.DataFrame, features: Sequence[str]) -> Floa
     missing = [name for name in features if name not in log.columns]
     if missing or not features or isinstance(features, str):
         value = repr(features) if isinstance(features, str) else f"{missing} missing" if missing else "none"
-        msg = f"features must name the columns of {bandit.policy}'s context, got {value}; add them to the log."
+        msg = f"features must name the columns of {bandit.algorithm}'s context, got {value}; add them to the log."
         raise ValueError(msg)
     context = np.column_stack([float_column(log[name], f"the feature {name}") for name in features])
     if not np.isfinite(context).all():
