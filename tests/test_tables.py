@@ -124,7 +124,7 @@ def test_a_toy_learner_is_checked_and_set(boltzmann: Bandit, monkeypatch: pytest
     with pytest.raises(ValueError, match=r"exploration must be in \(0"):
         init(3, bandit=boltzmann._replace(exploration=0.0))
     monkeypatch.setenv("RAGLAB_BANDIT_POLICY", "boltzmann")
-    assert BanditSettings.read(None).bandit(("hybrid", "graph")).policy == "boltzmann"
+    assert BanditSettings.read(None).bandit(("hybrid", "graph")).algorithm == "boltzmann"
     with pytest.raises(ValueError, match="of one state of thompson_beta or thompson_nig"):
         PosteriorDisplay.from_state(init(3, bandit=boltzmann), boltzmann)
 

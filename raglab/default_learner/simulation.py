@@ -151,7 +151,7 @@ def world(
 
     Example:
       >>> pages = world({"vendor/contract": {"body": {"1": 1.0}, "coversheet": {"toc": 1.0}}}, column="page_1_kind")
-      >>> pages.values, made.scenes.tolist(), made.shares[0].tolist()
+      >>> pages.values, pages.scenes.tolist(), pages.shares[0].tolist()
       ((('1', 'toc'),), [[0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]])
     """
     if not shares:
