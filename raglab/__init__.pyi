@@ -4,12 +4,12 @@ from raglab import certify as certify
 from raglab import default_learner as default_learner
 from raglab import displays as displays
 from raglab import expected_cost as expected_cost
-from raglab import fusion as fusion
 from raglab import gates as gates
 from raglab import io as io
+from raglab import lab as lab
+from raglab import live as live
 from raglab import metrics as metrics
 from raglab import off_policy as off_policy
-from raglab import replay as replay
 from raglab import resolver as resolver
 from raglab import reward as reward
 from raglab import robustness as robustness
