@@ -241,7 +241,7 @@ def split(
 
     Args:
       default: the row.
-      found: the split.
+      condition: the split.
       now: time of the split.
       learner: the learner whose rule gives the confidence of the new rows.
 

@@ -19,10 +19,12 @@ SLOTS = ("entity", "intent", "target_field", "page_scope", "date_scope", "doctyp
 
 
 class Slot(NamedTuple):
-    """One thing that a question says, and how sure it is that it says so.
+    """One field of a question, and how sure it is.
 
-    value: None where it is not said. confidence: chance, in [0, 1], that a careful reader of the question alone would
-    put down the same value; 0 where there is none.
+    Attributes:
+      value: None where the question does not state it.
+      confidence: chance, in [0, 1], that a careful reader of the question alone would put down the same value; 0
+        without a value.
     """
 
     value: str | None = None
@@ -32,10 +34,16 @@ class Slot(NamedTuple):
 class ParsedQuestion(BaseModel):
     """A question as typed fields (rule S5.1).
 
-    entity: who or what it is about, such as a role. intent: what is to be done, such as `lookup`, `cite`, `summarise`,
-    `extract_conditions`. target_field: the field to fill, or the words that the question asks about. page_scope: a page
-    number, `toc`, `document`, or a part. date_scope: a year, a date, `newest` or `oldest`. doctype: of the document
-    asked about. documents: that the user named. question: as it was asked.
+    Attributes:
+      entity: who or what it is about, such as a role.
+      intent: what is to be done, such as `lookup`, `cite`, `summarise`, `extract_conditions`.
+      target_field: the field to fill, or the words that the question asks about.
+      page_scope: a page number, `toc`, `document`, or a part.
+      date_scope: a year, a date, `newest` or `oldest`.
+      doctype: type of the document that the question is about.
+      documents: documents that the user named.
+      language: of the question.
+      question: the text of the question.
 
     Raises:
       ValueError: a confidence is outside [0, 1], or a field has confidence without a value.
@@ -67,6 +75,9 @@ class ParsedQuestion(BaseModel):
     def missing(self, least: float = MIN_FIELD_CONFIDENCE) -> tuple[str, ...]:
         """Names of the fields whose confidence is below `least`, in their order.
 
+        Args:
+          least: confidence, in [0, 1].
+
         Example:
           >>> ParsedQuestion(intent=Slot("lookup", 0.9), entity=Slot("Acme Premier", 0.95)).missing()
           ('target_field', 'page_scope', 'date_scope', 'doctype')
@@ -74,7 +85,12 @@ class ParsedQuestion(BaseModel):
         return tuple(name for name in SLOTS if getattr(self, name).confidence < least)
 
     def known(self, name: str, least: float = MIN_FIELD_CONFIDENCE) -> str | None:
-        """Value of a field, None where it is missing."""
+        """Value of a field, None where it is missing.
+
+        Args:
+          name: of the field, one of `SLOTS`.
+          least: confidence below which it is missing.
+        """
         slot: Slot = getattr(self, name)
         return slot.value if slot.confidence >= least else None
 
@@ -87,8 +103,10 @@ ReplyKind: TypeAlias = Literal["chosen", "own_value", "page", "yes", "declined",
 class GapReading(NamedTuple):
     """One of the values that can fill in what a question leaves out.
 
-    value: under which a choice of it is learned. quote: words of the documents that state it, letter for letter.
-    text: as a user reads it, in the documents' own words; '' is the value.
+    Attributes:
+      value: the value under which a choice of it is learned.
+      quote: words of the documents that state it, letter for letter.
+      text: the value as a user reads it, in the documents' own words; "" is the value itself.
     """
 
     value: str
@@ -99,8 +117,11 @@ class GapReading(NamedTuple):
 class QuestionGap(NamedTuple):
     """Something that a question leaves out.
 
-    kind: of `GAP_KINDS`. field: that is asked for, under which choices are learned. readings: values that can fill it,
-    the likeliest first, at least two. reason: why the first is proposed, a key of `words.yaml` or a sentence.
+    Attributes:
+      kind: one of `GAP_KINDS`.
+      field: the field that is asked for, under which choices are learned.
+      readings: values that can fill it, the likeliest first, at least two.
+      reason: why the first is proposed, a key of `words.yaml` or a sentence.
     """
 
     kind: GapKind
@@ -110,18 +131,28 @@ class QuestionGap(NamedTuple):
 
 
 class FieldValue(NamedTuple):
-    """A field as it was read: its value, and words of a passage that hold it, letter for letter."""
+    """A field as it was read.
+
+    Attributes:
+      value: of the field.
+      quote: words of a passage that hold the value, letter for letter.
+    """
 
     value: str
     quote: str
 
 
 class ReplyRequest(NamedTuple):
-    """What a user was asked, and what a reply may name.
+    """The request that a user replies to, and what a reply may name.
 
-    question: of the user, at first. kind: of the gap. field: that is asked for. readings: on offer. proposed: value
-    that a yes agrees to, None for none. documents: passages of the documents that the question is asked of. language:
-    of the question.
+    Attributes:
+      question: the user's first question.
+      kind: of the gap.
+      field: the field that is asked for.
+      readings: the values on offer.
+      proposed: value that a yes agrees to, None for none.
+      documents: passages of the documents that the question is asked of.
+      language: of the question.
     """
 
     question: str
@@ -134,12 +165,14 @@ class ReplyRequest(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a user's reply says.
+    """A user's reply as it was read.
 
-    kind: chosen (a value on offer), own_value (one that the documents state elsewhere, with a quote), page (by its
-    number, `last`, `toc` or `document`), yes, declined, corrected (declined, and a value named) or not_understood.
-    value: that is named. quote: words of the documents that state an own value, letter for letter. declined: values
-    that are turned down, the proposal where none is named.
+    Attributes:
+      kind: chosen (a value on offer), own_value (one that the documents state elsewhere, with a quote), page (by its
+        number, `last`, `toc` or `document`), yes, declined, corrected (declined, and a value named) or not_understood.
+      value: the value that the reply names.
+      quote: words of the documents that state an own value, letter for letter.
+      declined: values that the reply turns down, the proposal where it names none.
     """
 
     kind: ReplyKind
