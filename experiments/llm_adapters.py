@@ -35,12 +35,12 @@ import numpy as np
 from local_llm import FETCHED, ROOT, ModelServer
 
 import raglab
-from raglab import signal_models
 from raglab.answering.client import ModelClient
 from raglab.answering.generation import ModelGenerator, ModelRewriter
 from raglab.answering.metered_client import MeteredClient
 from raglab.answering.prompts import Prompt
 from raglab.extensions.clarification.model_calls import ModelCalls
+from raglab.lab import signal_models
 from raglab.lab.search_space import always_answer
 from raglab.packs import Pack
 from raglab.store.policies import Policy, load_pack

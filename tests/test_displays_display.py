@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import raglab
+from raglab import displays
 from raglab.displays import canvas, tables
 from raglab.displays.display import Display, FrameDisplay, Shown
 from raglab.html_display import Cell
@@ -76,10 +76,10 @@ def test_a_notebook_sees_figure_and_table() -> None:
     assert "∞" in text
 
 
-@pytest.mark.parametrize("name", [name for name in raglab.__all__ if name.endswith("Display")])
+@pytest.mark.parametrize("name", [name for name in displays.__all__ if name.endswith("Display")])
 def test_every_public_display_has_the_base_class(name: str) -> None:
     """17 of them: none draws or shows itself in a way of its own."""
-    kind = getattr(raglab, name)
+    kind = getattr(displays, name)
     assert issubclass(kind, Display)
     assert not {"plot", "__repr__", "_repr_html_"} & vars(kind).keys()
     assert any(member.startswith("from_") for member in vars(kind))

@@ -58,8 +58,8 @@ DRAWN = made(name="<b>mine</b>")
 def test_names_of_the_contract() -> None:
     """All four are public names."""
     for kind in (ReliabilityDisplay, RiskCoverageDisplay, ThresholdSweepDisplay, OutcomeTableDisplay):
-        assert getattr(raglab, kind.__name__) is kind
-        assert kind.__name__ in raglab.__all__
+        assert getattr(raglab.displays, kind.__name__) is kind
+        assert kind.__name__ in raglab.displays.__all__
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "quantile", "corp"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 import raglab
 from raglab import extension_points
 from raglab.arms import ARMS, LIVE_ARMS
-from raglab.extension_points import MissingExtensionError, extension, extensions, installed, missing
+from raglab.extension_points import MissingExtensionError, extension, extensions, installed, listed_names, missing
 from raglab.lab.study import TuneResult
 from raglab.live.arm_choice import default_arm
 from raglab.live.trace_building import check_settings
@@ -25,15 +24,19 @@ from raglab.retrieval.arms import arm_row, arm_rows, build_arm_indexes, live_arm
 from raglab.store.policies import Policy
 
 ROOT = Path(raglab.__file__).parent
-STUB = ast.parse((ROOT / "__init__.pyi").read_text(encoding="utf-8"))
-# Public names by the room that they are in.
+DOORS = {
+    "raglab": ROOT / "__init__.pyi",
+    "raglab.io": ROOT / "io.pyi",
+    **{f"raglab.{name}": ROOT / name / "__init__.pyi" for name in ("displays", "lab", "live")},
+}
+# Public names by the room that they are in: room, door, name.
 NAMES = [
-    (str(node.module).split(".")[1], alias.name)
-    for node in ast.walk(STUB)
-    if isinstance(node, ast.ImportFrom) and str(node.module).startswith("extensions.")
-    for alias in node.names
+    (place.room, door, name)
+    for door, stub in DOORS.items()
+    for name, place in listed_names(stub.read_text(encoding="utf-8")).items()
+    if place.room is not None
 ]
-ROOMS = sorted({room for room, _ in NAMES} | {arm.room for arm in ARMS.values() if arm.room})
+ROOMS = sorted({room for room, _, _ in NAMES} | {arm.room for arm in ARMS.values() if arm.room})
 
 
 @pytest.fixture
@@ -136,6 +139,7 @@ def test_a_study_is_without_a_cockpit_where_its_room_is_missing(rooms: Callable[
 # A process in which one room is not there: what a user then sees of each of its names, and of the names beside it.
 GONE = """
 import sys
+from importlib import import_module
 import raglab
 from raglab.extension_points import MissingExtensionError, installed
 
@@ -146,14 +150,16 @@ def check(call, name):
     try:
         call()
     except MissingExtensionError as error:
-        assert str(error).startswith(f"raglab.{name} is in raglab/extensions/{room}, which is not installed"), error
+        assert str(error).startswith(f"{name} is in raglab/extensions/{room}, which is not installed"), error
     else:
         raise AssertionError(f"{name} was found")
 
-for name in names:
-    check(lambda: getattr(raglab, name), name)
-    check(lambda: exec(f"from raglab import {name}"), name)
-    assert name not in {*raglab.__all__, *dir(raglab)}
+for path in names:
+    door, _, name = path.rpartition(".")
+    module = import_module(door)
+    check(lambda: getattr(module, name), path)
+    check(lambda: exec(f"from {door} import {name}"), path)
+    assert name not in {*module.__all__, *dir(module)}
 exec("from raglab import *")
 raglab.Policy, raglab.Case, raglab.gates
 """
@@ -168,7 +174,7 @@ def test_a_name_of_a_missing_room_says_where_it_belongs(room: str, tmp_path: Pat
         for path in folder.iterdir():
             if path.name not in {"extensions", "__pycache__", room}:
                 (copied / path.name).symlink_to(path)
-    names = " ".join(name for of, name in NAMES if of == room)
+    names = " ".join(f"{door}.{name}" for of, door, name in NAMES if of == room)
     command = [sys.executable, "-c", GONE, room, names]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -185,8 +191,8 @@ def test_a_damaged_room_is_not_reported_as_missing(rooms: Callable[..., None], t
     installed.cache_clear()
     with pytest.raises(MissingExtensionError, match=r"^raglab\.cockpit is in .*/cockpit, which lacks its __init__"):
         raglab.__getattr__("cockpit")
-    with pytest.raises(MissingExtensionError, match=r"^raglab\.save_shards is in .*/scale, which is not installed: "):
-        raglab.__getattr__("save_shards")
+    with pytest.raises(MissingExtensionError, match=r"^raglab\.ShardedTrace is in .*/scale, which is not installed: "):
+        raglab.__getattr__("ShardedTrace")
 
 
 def test_all_rooms_may_be_deleted_with_their_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Thresholds moved from one embedder to another (`transfer`) and re-tested (`retest`)."""
+"""Thresholds moved from one embedder to another (`rescale_thresholds`) and re-tested (`retest`)."""
 
 from __future__ import annotations
 

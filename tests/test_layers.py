@@ -72,7 +72,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"displays"}),
     frozenset({"lab"}),
     frozenset({"extensions"}),
-    frozenset({"cli", "sklearn", "testing"}),
+    frozenset({"cli", "io", "sklearn", "testing"}),
     frozenset({"__main__"}),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}

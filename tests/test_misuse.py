@@ -53,13 +53,13 @@ SWAPPED: list[tuple[str, Callable[[Any], object], str]] = [
     ("flips", lambda trace: raglab.flips(POLICY, trace, "q1"), "trace, policy"),  # type: ignore[arg-type]
     ("compare", lambda trace: raglab.compare(POLICY, POLICY, trace), "trace, a, b"),  # type: ignore[arg-type]
     ("certify_policy", lambda trace: raglab.certify_policy(POLICY, trace), "trace, policy"),  # type: ignore[arg-type]
-    ("check_policy", lambda trace: raglab.check_policy(POLICY, trace), "policy, trace"),  # type: ignore[arg-type]
+    ("check_policy", lambda trace: raglab.check_policy(POLICY, trace), "trace, policy"),  # type: ignore[arg-type]
     ("certify_best", lambda trace: raglab.certify_best(POLICY, trace), "trace, candidates"),  # type: ignore[arg-type]
     (
         "write_report",
-        lambda trace: raglab.write_report({"defaults": POLICY}, "a.html", out=trace),
-        "path, trace, policies",
-    ),  # type: ignore[arg-type]
+        lambda trace: raglab.write_report({"defaults": POLICY}, trace, out="a.html"),  # type: ignore[arg-type]
+        "trace, policies, out",
+    ),
     ("save_cases", lambda _: raglab.io.save_cases("cases.jsonl", CASES), "cases, path"),  # type: ignore[arg-type]
 ]
 
@@ -139,7 +139,7 @@ def test_a_keyword_of_another_library_or_with_a_slip_is_answered(trace: raglab.T
         ({"n_trials": 100}, r"^tune has no argument n_trials; did you mean trials\?$"),
         ({"triels": 100}, r"did you mean trials\?$"),
         ({"random_state": 0}, r"did you mean seed\?$"),
-        ({"n_jobs": 4}, r"raglab\.workers"),
+        ({"n_jobs": 4}, r"raglab\.lab\.parallel_workers"),
         ({"quux": 4}, r"^tune has no argument quux; it takes trace, policy, arm, rule, "),
     ):
         with pytest.raises(TypeError, match=told):
@@ -147,7 +147,7 @@ def test_a_keyword_of_another_library_or_with_a_slip_is_answered(trace: raglab.T
     with pytest.raises(TypeError, match=r"^tune takes trace by position, got 2 arguments; .*policy="):
         tune(trace, POLICY)
     build: Any = raglab.build_trace
-    with pytest.raises(TypeError, match=r"^build_trace has no argument n_jobs; .*raglab\.workers"):
+    with pytest.raises(TypeError, match=r"^build_trace has no argument n_jobs; .*raglab\.lab\.parallel_workers"):
         build(CORPUS, CASES, n_jobs=4)
     with pytest.raises(ValueError, match=r"build_trace has no setting 'fetchk'; it takes arms"):
         build(CORPUS, CASES, fetchk=4)
@@ -169,12 +169,12 @@ def test_another_kind_of_value_is_answered_with_what_makes_one_of_it(trace: ragl
         (lambda: sweep(trace, POLICY), r"got a policy; put it in a list"),
         (lambda: sweep(trace, {"a": {}}), r"got a mapping; .*raglab\.Policy\.from_mapping\(mapping\)"),
         (lambda: decide(trace, {"a": POLICY}), r"got a mapping of names to policies; .*raglab\.sweep"),
-        (lambda: report("a.html", trace, [POLICY]), r"got policies; name each: \{'defaults': policy"),
-        (lambda: report("a.html", trace, POLICY), r"got a policy; name it: \{'defaults': policy\}"),
+        (lambda: report(trace, [POLICY], out="a.html"), r"got policies; name each: \{'defaults': policy"),
+        (lambda: report(trace, POLICY, out="a.html"), r"got a policy; name it: \{'defaults': policy\}"),
         (lambda: decide(trace), r"policy must be a policy, got nothing; .*raglab\.Policy\.load\(\)"),
         (
             lambda: raglab.ask("What?"),
-            r"lab must be a System or the folder of an index, got nothing; .*raglab\.System\.open",
+            r"system must be a System or the folder of an index, got nothing; .*raglab\.System\.open",
         ),  # type: ignore[call-arg]
     ):
         with pytest.raises(TypeError, match=told):
@@ -188,68 +188,68 @@ class System:
     audit = None
 
 
-LAB = System()
+SYSTEM = System()
 NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     (
         "live_rates",
-        lambda system, _: system.live_rates(LAB),
-        r"log must be an audit log, got a System; give its log: lab\.audit",
+        lambda door, _: door.live_rates(SYSTEM),
+        r"log must be an audit log, got a System; give its log: system\.audit",
     ),
-    ("live_rates", lambda system, _: system.live_rates("a.db"), r"open it first: raglab\.AuditLog\('a\.db'\)"),
+    ("live_rates", lambda door, _: door.live_rates("a.db"), r"open it first: raglab\.AuditLog\('a\.db'\)"),
     (
         "slices",
-        lambda system, trace: system.slices(trace),
+        lambda door, trace: door.lab.slices(trace),
         r"got a trace; decide first: raglab\.decide\(trace, policy\)",
     ),
     (
         "tune_clarification",
-        lambda system, trace: system.tune_clarification(trace, trace),
+        lambda door, trace: door.tune_clarification(trace, trace),
         r"got a trace; .*default_learner\.world",
     ),
     (
         "explain",
-        lambda system, _: system.explain("r1", LAB),
-        r"got a System; give its log, lab\.audit, or .* system=lab",
+        lambda door, _: door.explain("r1", SYSTEM),
+        r"got a System; give its log, system\.audit, or .* system=system",
     ),
-    ("explain", lambda system, _: system.explain(LAB), "request_id must be a text, got a System"),
+    ("explain", lambda door, _: door.explain(SYSTEM), "request_id must be a text, got a System"),
     (
         "add_signals",
-        lambda system, trace: system.add_signals(trace, trace),
+        lambda door, trace: door.add_signals(trace, trace),
         "signals must be names of signals .*, got a trace",
     ),
     (
         "fusion_weights",
-        lambda system, trace: system.fusion_weights(trace, weights=POLICY),
+        lambda door, trace: door.lab.fusion_weights(trace, weights=POLICY),
         "weights must be .*, got a policy",
     ),
-    ("fusion_weights", lambda system, trace: system.fusion_weights(trace, weights=0.5), "got 0.5; put them in a list"),
-    ("ask", lambda system, _: system.ask("q", system=None), "got None; .*System.open"),
-    ("ask", lambda system, _: system.ask("q", labb=LAB), "no argument labb; did you mean lab"),
-    ("reply", lambda system, _: system.reply("r1", "yes", system=LAB, questions="q"), "did you mean question"),
-    ("feedback", lambda system, _: system.feedback("r1", True, labs=LAB), "did you mean lab"),
-    ("buttons", lambda system, trace: system.buttons(trace, system=LAB), "got a trace; ask first: raglab.ask"),
-    ("buttons", lambda system, _: system.buttons({}, labs=LAB), "did you mean lab"),
-    ("load_cases", lambda system, _: system.load_cases("a.csv", column={}), "did you mean columns"),
-    ("load_cases", lambda system, _: system.load_cases(CASES), "got cases; they are cases already"),
-    ("load_corpus", lambda system, _: system.load_corpus("a", max_words=3), "max_tokens"),
-    ("load_corpus", lambda system, _: system.load_corpus(CORPUS), "got a corpus; it is a corpus already"),
-    ("build_trace", lambda system, _: system.build_trace(CORPUS, CASES[0]), "got a single case; put it in a list"),
+    ("fusion_weights", lambda door, trace: door.lab.fusion_weights(trace, weights=0.5), "got 0.5; put them in a list"),
+    ("ask", lambda door, _: door.ask("q", system=None), "got None; .*System.open"),
+    ("ask", lambda door, _: door.ask("q", systm=SYSTEM), "no argument systm; did you mean system"),
+    ("reply", lambda door, _: door.reply("r1", "yes", system=SYSTEM, questions="q"), "did you mean question"),
+    ("feedback", lambda door, _: door.feedback("r1", True, lab=SYSTEM), "did you mean system"),
+    ("buttons", lambda door, trace: door.buttons(trace, system=SYSTEM), "got a trace; ask first: raglab.ask"),
+    ("buttons", lambda door, _: door.buttons({}, lab=SYSTEM), "did you mean system"),
+    ("load_cases", lambda door, _: door.load_cases("a.csv", column={}), "did you mean columns"),
+    ("load_cases", lambda door, _: door.load_cases(CASES), "got cases; they are cases already"),
+    ("load_corpus", lambda door, _: door.load_corpus("a", max_words=3), "max_tokens"),
+    ("load_corpus", lambda door, _: door.load_corpus(CORPUS), "got a corpus; it is a corpus already"),
+    ("build_trace", lambda door, _: door.build_trace(CORPUS, CASES[0]), "got a single case; put it in a list"),
     (
         "build_trace",
-        lambda system, _: system.build_trace(CORPUS, ["What?"]),
+        lambda door, _: door.build_trace(CORPUS, ["What?"]),
         r"got a list of str; .*raglab\.load_cases",
     ),
     (
         "build_trace",
-        lambda system, _: system.build_trace(CORPUS, FRAME),
+        lambda door, _: door.build_trace(CORPUS, FRAME),
         r"got a DataFrame; .*raglab\.load_cases\(frame\)",
     ),
-    ("build_index", lambda system, _: system.build_index(CORPUS, None), "folder must be a path, got None"),
-    ("decide", lambda system, trace: system.decide([trace], POLICY), "got traces; give one of them"),
-    ("decide", lambda system, _: system.decide([], POLICY), "got an empty list; "),
-    ("decide", lambda system, trace: system.decide(trace, LAB), r"got a System; give its \.policy"),
-    ("sweep", lambda system, trace: system.sweep(trace, [{}]), "got a list of dict; .*from_mapping"),
-    ("compare", lambda system, trace: system.compare(trace, POLICY, None), "b must be a policy, got None"),
+    ("build_index", lambda door, _: door.build_index(CORPUS, None), "folder must be a path, got None"),
+    ("decide", lambda door, trace: door.decide([trace], POLICY), "got traces; give one of them"),
+    ("decide", lambda door, _: door.decide([], POLICY), "got an empty list; "),
+    ("decide", lambda door, trace: door.decide(trace, SYSTEM), r"got a System; give its \.policy"),
+    ("sweep", lambda door, trace: door.sweep(trace, [{}]), "got a list of dict; .*from_mapping"),
+    ("compare", lambda door, trace: door.compare(trace, POLICY, None), "b must be a policy, got None"),
 ]
 
 

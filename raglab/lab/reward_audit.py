@@ -299,7 +299,7 @@ def audit_rewards(
         msg = f"{_RULE}, got a trace alone; give the policy whose decisions are judged."
         raise ValueError(msg)
     world, measured, routed = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
-    return audit_table(_with_value(world, value), measured, weights=weights, baselines={ROUTER: routed}, **sizes)
+    return audit_table(_with_value(world, value), measured, weights, baselines={ROUTER: routed}, **sizes)
 
 
 def _with_value(world: Table, value: NDArray[np.floating[Any]] | None) -> Table:
@@ -321,8 +321,8 @@ def _with_value(world: Table, value: NDArray[np.floating[Any]] | None) -> Table:
 def audit_table(
     world: Table,
     measured: pd.DataFrame | Mapping[str, Any] | None = None,
-    *,
     weights: RewardWeights = PUBLISHED,
+    *,
     baselines: Mapping[str, Array] | None = None,
     bandit: str | Bandit = Bandit(),  # noqa: B008 - a tuple
     level: float = 0.95,

@@ -139,7 +139,7 @@ class EvidenceReader:
 
 @dataclass(frozen=True, eq=False)
 class LearnedSignal:
-    """A signal learned from labels; see `learn_signal`.
+    """A signal learned from labels; see `fit_signal`.
 
     Attributes:
       name: of the signal.
@@ -250,8 +250,8 @@ class LearnedSignal:
 
         Args:
           trace: labelled, with the texts of its hits.
-          policy: as for `learn_signal`.
-          arm: as for `learn_signal`.
+          policy: as for `fit_signal`.
+          arm: as for `fit_signal`.
           cache: file of finished values.
           level: of the interval.
         """
@@ -434,7 +434,7 @@ def case_features(
 ) -> NDArray[np.float64]:
     """Features of some cases at the first search, [R, F] in the order of `FEATURES`.
 
-    A case without a hit, or without a word, is NaN throughout. Arguments as for `learn_signal`.
+    A case without a hit, or without a word, is NaN throughout. Arguments as for `fit_signal`.
     """
     import pandas as pd
 
@@ -485,7 +485,7 @@ def cross_fit(
 
     Args:
       x: features, [Q, F] in the order of `FEATURES`. y: whether each case should be answered, [Q]. groups: number of
-        its group, [Q]. recipes, folds, seed: as for `learn_signal`.
+        its group, [Q]. recipes, folds, seed: as for `fit_signal`.
 
     Raises:
       ValueError: fewer than 10 cases to answer or 10 others, or too few groups.
@@ -549,7 +549,7 @@ def fit_signal(
     Example: `raglab.fit_signal(trace).with_signal(trace)`
     """
     check_name(name)
-    check_in_memory(trace, "learn_signal")
+    check_in_memory(trace, "fit_signal")
     check_split_names(case.split for case in trace.cases)
     here = trace.split("tune") if any(case.split == "tune" for case in trace.cases) else trace
     if groups is not None and not isinstance(groups, str) and len(groups) == len(trace) > len(here):

@@ -248,5 +248,5 @@ def test_a_trace_of_shards_is_refused() -> None:
     class Shards:
         """A trace that is no trace in memory."""
 
-    with pytest.raises(TypeError, match=r"^learn_signal must have a trace in memory, got a Shards; .*draw some cases"):
+    with pytest.raises(TypeError, match=r"^fit_signal must have a trace in memory, got a Shards; .*draw some cases"):
         fit_signal.__wrapped__(Shards())  # type: ignore[attr-defined]

@@ -19,11 +19,11 @@ import pytest
 
 import raglab
 from judge_server import KEY, JudgeServer, Reply, completion, graded, judge_server, true_score
-from raglab import signal_models
 from raglab.answering.client import Capabilities
 from raglab.answering.metered_client import RequestBudget
 from raglab.answering.openai_client import OpenAIClient
 from raglab.extensions.learned_signals.readers import Span
+from raglab.lab import signal_models
 from raglab.live.measured_signals import MissingSignalsWarning, add_signals
 from raglab.live.signal_functions import SignalFunction
 from raglab.store.frames import trace_from_frame

@@ -458,7 +458,7 @@ def test_what_needs_all_hits_at_once_says_so(tmp_path: Path) -> None:
         "record_answers": lambda: record_answers(parts, chosen, None, None),  # type: ignore[arg-type] # never asked
     }
     if "learned_signals" in installed():
-        doors["learn_signal"] = lambda: raglab.fit_signal(parts)
+        doors["fit_signal"] = lambda: raglab.fit_signal(parts)
     if "cockpit" in installed():
         doors["a cockpit"] = lambda: raglab.cockpit(parts, chosen)
     for door, call in doors.items():
