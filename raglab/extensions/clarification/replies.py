@@ -68,7 +68,7 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
     """
     text = _spelled(reply)
     words = tokens(text)
-    if not words or not _is_stated(text, request):
+    if not words or not _is_stated(text, request) or expression("musing").fullmatch(text.strip(" .!…")):
         return NOT_UNDERSTOOD
     if _is_whole(text, "none_of"):
         return Reply("declined", declined=tuple(reading.value for reading in request.readings))
