@@ -40,8 +40,8 @@ def value_text(value: str, language: str, kind: str = "", text: str = "") -> str
     if value.isdecimal() and len(value) < YEAR and kind in {PAGE_SCOPE, ""}:
         return str(words["say_page"]).format(page=value)
     if value in _IN_WORDS and (kind in {PAGE_SCOPE, "intent", "date_scope", ""}):
-        told = str(words[f"say_{value}"])
-        return f"{told} ({text})" if text and kind == "date_scope" else told
+        phrase = str(words[f"say_{value}"])
+        return f"{phrase} ({text})" if text and kind == "date_scope" else phrase
     return text or value
 
 
@@ -81,8 +81,8 @@ def question_text(
     why = "votes" if learned else proposed if proposed == "cite" else gap.reason
     reason = str(words.get(f"reason_{why}", "")).format(field=field)
     before = value_text(failed, language, gap.kind)
-    told = str(words[f"text_{key}"])
-    text = told.format(
+    template = str(words[f"text_{key}"])
+    text = template.format(
         field=field,
         options=mark.join(texts.values()),
         proposed=texts.get(proposed, proposed),
