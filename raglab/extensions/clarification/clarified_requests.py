@@ -357,9 +357,13 @@ def waiting_of(
 class Prospect(NamedTuple):
     """What may fill in what a request leaves out, before anything is applied or asked.
 
-    row: as the request met it. best: value to propose. is_learned: whether it was learned. is_silent: whether it is
-    applied without a question. readings: what the values lead to, the best first, and alone where nothing else counts.
-    worth: of asking.
+    Attributes:
+      row: row of the default table, as the request met it.
+      best: value to propose.
+      is_learned: whether the value was learned.
+      is_silent: whether it is applied without a question.
+      readings: what the values lead to, the best first, and alone where nothing else counts.
+      worth: worth of a question.
     """
 
     row: ClarificationDefault
@@ -430,7 +434,8 @@ def ask_user(waiting: Waiting, prospect: Prospect, values: Sequence[str], tried:
     """Ask the user: `ambiguous`, until `reply` (rules S0.2, S5.2).
 
     Args:
-      values: that read something, the one to propose first. tried: those before it, which did not.
+      values: values that read something, the proposal first.
+      tried: values before it that read nothing.
     """
     turn, gap, row, worth = waiting.turn, waiting.gap, prospect.row, prospect.worth
     offered = tuple(reading for value in values for reading in gap.readings if reading.value == value)

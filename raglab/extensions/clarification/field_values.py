@@ -31,8 +31,10 @@ def read_value(field: str, chunks: Sequence[Chunk], /, *, pack: Pack = GENERIC, 
     have them.
 
     Args:
-      field: name of a field of the pack, or words. chunks: of the pages to read. about: words of the question, by which
-        patterns of the pack tell whose value is asked for.
+      field: name of a field of the pack, or words.
+      chunks: chunks of the pages to read.
+      pack: its labels, roles and patterns of fields.
+      about: words of the question, by which patterns of the pack tell whose value is asked for.
 
     Source: rule S5.10.
 

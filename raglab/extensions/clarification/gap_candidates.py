@@ -76,8 +76,10 @@ def candidates(
     """Statements of the kind that a question asks for, the best first, without those that name nothing of its topic.
 
     Args:
-      text: of the question in plain letters. topic: its words. hits: passages nearest to the question, the nearest
-        first. synonyms: expressions by which documents name what is asked for.
+      text: the question in plain letters.
+      topic: its words.
+      hits: passages nearest to the question, the nearest first.
+      synonyms: expressions by which documents name what the question asks for.
     """
     kinds, units = wanted_kinds(text), wanted_units(text)
     weight = _weights(topic, documents)

@@ -130,8 +130,10 @@ class _FieldReply(_Strict):
 class ModelCall:
     """One of the four protocols by a model; call it as the protocol says.
 
-    client: `raglab.OpenAIClient` or `raglab.LocalModel`. prompt: its instructions. read: what it does with its
-    arguments.
+    Attributes:
+      client: `raglab.OpenAIClient` or `raglab.LocalModel`.
+      prompt: instructions to the model.
+      read: function of the call and its arguments.
     """
 
     client: ModelClient

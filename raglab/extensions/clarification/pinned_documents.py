@@ -35,8 +35,10 @@ class PinnedDocuments(NamedTuple):
 class DocumentIndex:
     """The documents of an index, as questions name them and as they lie near to them.
 
-    chunks: of the corpus, without the rows of its tables. ready: the index, whose encoder compares. pack: for
-    `page_1_kind`.
+    Attributes:
+      chunks: chunks of the corpus, without the rows of its tables.
+      ready: the index, with its encoder.
+      pack: the classifier of `page_1_kind`.
     """
 
     chunks: tuple[Chunk, ...] = field(repr=False)

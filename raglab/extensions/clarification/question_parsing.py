@@ -45,8 +45,9 @@ def parse_question(question: str, documents: Sequence[Chunk] = (), /, *, pack: P
     """A question as typed fields; what it says nothing of is empty, with confidence 0.
 
     Args:
-      question: as it was asked, English or French. documents: passages of the documents it is asked of. pack: names of
-        fields and roles.
+      question: text of the question, English or French.
+      documents: passages of the documents that it is asked of.
+      pack: names of fields and roles.
 
     Source: rule S5.1.
 

@@ -59,8 +59,12 @@ def question_text(
     """The question put to the user.
 
     Args:
-      gap: with the readings that are offered. proposed: value that would be taken. learned: whether earlier replies
-        name it. failed: value that was tried before and gave nothing.
+      gap: the gap, with the readings on offer.
+      language: of the user.
+      proposed: value that a yes takes.
+      learned: whether earlier replies name it.
+      failed: value that was tried before and gave nothing.
+      pack: names of fields.
 
     Source: the clarification article, cases 1 and 12.
 

@@ -47,9 +47,11 @@ _ENDINGS = re.compile(r"(?:ations?|ings?|ages?|ed|es|e|s)$")
 
 
 class Mention(NamedTuple):
-    """What a part of a reply names; `not_understood` for several pages, or one that does not exist.
+    """What a part of a reply names.
 
-    rest: words of the part that its name does not account for.
+    Attributes:
+      named: the reply by this part; `not_understood` for several pages, or for a page that does not exist.
+      rest: words of the part that its name does not account for.
     """
 
     named: Reply

@@ -58,11 +58,17 @@ LAST = ("toc", DOCUMENT)  # scopes that are tried where the user's own finds not
 
 
 class Open(NamedTuple):
-    """What a reply is about.
+    """The request that a reply is about.
 
-    proposed: what a yes agrees to. candidates: what was offered. again: whether it was answered already, by a default.
-    turned_down: what earlier replies to it turned down, as it is learned. replies: how many there were. asking: what
-    was put to the user, None where a default answered. state: see `_state`.
+    Attributes:
+      proposed: value that a yes takes.
+      candidates: values on offer.
+      again: whether a default answered the request already.
+      turned_down: values that earlier replies declined.
+      replies: number of earlier replies.
+      asking: the question to the user; None where a default answered.
+      state: see `_state`.
+      remaining: values on offer that no reply declined.
     """
 
     request: Request

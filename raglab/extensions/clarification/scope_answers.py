@@ -25,9 +25,12 @@ LEADING = 3  # lines of each section that a summary keeps
 class NarrowedQuestion(NamedTuple):
     """What a question became: see `raglab.live.requests.Narrowed`.
 
-    documents: `path` or `path#page`, to which retrieval is restricted. task: of `SCOPE_TASKS`, '' for a question that
-    is answered as any other. topic: words of what it is about. query: by which it is retrieved and judged. question:
-    that is answered.
+    Attributes:
+      documents: `path` or `path#page`, to which retrieval is restricted.
+      task: one of `SCOPE_TASKS`; '' for a question that is answered as any other.
+      topic: words of its topic.
+      query: text for retrieval and gates.
+      question: text to answer.
     """
 
     documents: tuple[str, ...]

@@ -42,10 +42,16 @@ _SMALL = frozenset(STOP_WORDS)
 class Statement(NamedTuple):
     """What a document states.
 
-    label: under which name, as printed: the first cell of a row, the words before a colon, what a sentence says
-    before its value. head: of the column. value: as printed. kind: of `value_kinds.KINDS`. text: the row or sentence,
-    whole. heading: that it stands under. place: of its chunk in what was given. form: of the text. table: heads of the
-    columns of its table.
+    Attributes:
+      label: its name, as printed: the first cell of a row, or the words before a colon or a value.
+      head: head of the column.
+      value: the value, as printed.
+      kind: one of `value_kinds.KINDS`.
+      text: the whole row or sentence.
+      heading: heading above it.
+      place: position of its chunk among the chunks that are read.
+      form: form of the text.
+      table: heads of the columns of its table.
     """
 
     label: str
