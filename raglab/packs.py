@@ -482,7 +482,7 @@ def _problem(problem: Mapping[str, Any], where: Callable[[str], str]) -> str:
 def _keys_at(kind: Any, path: Sequence[Any]) -> tuple[str, ...]:  # noqa: ANN401 - a model, or a form that holds one
     """Keys that a pack may have at a path; () where it has no keys of its own there."""
     if not isinstance(kind, type) or not issubclass(kind, BaseModel):
-        inner = [one for one in get_args(kind) if one not in {str, type(None), ...}]
+        inner = [argument for argument in get_args(kind) if argument not in {str, type(None), ...}]
         skipped = path[1:] if get_origin(kind) in {Mapping, tuple} else path
         return _keys_at(inner[0], skipped) if inner else ()
     if not path:

@@ -210,11 +210,11 @@ def _answer_turn(turn: Turn, parsed: ParsedQuestion | None) -> Response:
 
 def with_fallbacks(response: Response, turn: Turn) -> Response:
     """The response with a warning for each protocol that failed in the turn."""
-    told = dict.fromkeys(
-        turn.say("{role} failed, the default stood in: {reason}", role=one.role, reason=one.reason)
-        for one in turn.calls.fallbacks
+    warnings = dict.fromkeys(
+        turn.say("{role} failed, the default stood in: {reason}", role=fallback.role, reason=fallback.reason)
+        for fallback in turn.calls.fallbacks
     )
-    return extend_response(response, {}, [*told]) if told else response
+    return extend_response(response, {}, [*warnings]) if warnings else response
 
 
 def _with_documents(request: Request, clarification: Clarification) -> Request:
@@ -235,7 +235,7 @@ def made_by(turn: Turn) -> dict[str, Any]:
         "parser": names["parser"],
         "prompt_version": str(prompt),
         "protocols": names,
-        "fallbacks": [[one.role, one.reason] for one in turn.calls.fallbacks],
+        "fallbacks": [[fallback.role, fallback.reason] for fallback in turn.calls.fallbacks],
         "pack": turn.pack.digest,
         "fingerprint": turn.system.fingerprint,
         "learner_rule": turn.clarification.learner.rule,
@@ -310,8 +310,8 @@ def _complete_reading(
     clear = clear_statement(parsed, scoped, hits, turn.pack)
     if clear is None:
         return None
-    one = clear.statement
-    return ValueReading(DOCUMENT, FieldValue(one.value, one.text), scoped[one.place], confidence=READ)
+    statement = clear.statement
+    return ValueReading(DOCUMENT, FieldValue(statement.value, statement.text), scoped[statement.place], confidence=READ)
 
 
 def _document_gap(
@@ -357,9 +357,13 @@ def waiting_of(
 class Prospect(NamedTuple):
     """What may fill in what a request leaves out, before anything is applied or asked.
 
-    row: as the request met it. best: value to propose. is_learned: whether it was learned. is_silent: whether it is
-    applied without a question. readings: what the values lead to, the best first, and alone where nothing else counts.
-    worth: of asking.
+    Attributes:
+      row: row of the default table, as the request met it.
+      best: value to propose.
+      is_learned: whether the value was learned.
+      is_silent: whether it is applied without a question.
+      readings: what the values lead to, the best first, and alone where nothing else counts.
+      worth: worth of a question.
     """
 
     row: ClarificationDefault
@@ -414,14 +418,14 @@ def fill_in(waiting: Waiting) -> Response:
         extended = extend_response(response, named, [])
         return Response(extended, extended.record._replace(applied=use))
     # A reader that failed says nothing of the value: only what was read in vain is evidence.
-    is_read = all(one.role != "field_reader" for one in turn.calls.fallbacks)
+    is_read = all(fallback.role != "field_reader" for fallback in turn.calls.fallbacks)
     if prospect.is_learned and first.failed and is_read:
         turn.write(turn.log.signal, request.id, waiting.key, best, "failure", **about)
-    left = [reading for reading in prospect.readings if not reading.failed]
-    before = prospect.readings[: prospect.readings.index(left[0])] if left else prospect.readings
+    readings = [reading for reading in prospect.readings if not reading.failed]
+    before = prospect.readings[: prospect.readings.index(readings[0])] if readings else prospect.readings
     tried = [reading.value for reading in before]
-    if left:
-        return ask_user(waiting, prospect, [reading.value for reading in left], tried)
+    if readings:
+        return ask_user(waiting, prospect, [reading.value for reading in readings], tried)
     warning = vain_warning(waiting, tried)
     return extend_response(turn.answer(), {}, [warning])
 
@@ -430,16 +434,17 @@ def ask_user(waiting: Waiting, prospect: Prospect, values: Sequence[str], tried:
     """Ask the user: `ambiguous`, until `reply` (rules S0.2, S5.2).
 
     Args:
-      values: that read something, the one to propose first. tried: those before it, which did not.
+      values: values that read something, the proposal first.
+      tried: values before it that read nothing.
     """
     turn, gap, row, worth = waiting.turn, waiting.gap, prospect.row, prospect.worth
     offered = tuple(reading for value in values for reading in gap.readings if reading.value == value)
-    asked = gap._replace(readings=offered)
+    offered_gap = gap._replace(readings=offered)
     why = _asking_reason(waiting, row, tried, is_learned=prospect.is_learned)
     language = turn.request.language
     is_learned = prospect.is_learned and not tried
     text = question_text(
-        asked, language, proposed=values[0], learned=is_learned, failed=tried[0] if tried else "", pack=turn.pack
+        offered_gap, language, proposed=values[0], learned=is_learned, failed=tried[0] if tried else "", pack=turn.pack
     )
     request = ClarificationRequest(
         target_field=gap.field,
@@ -475,7 +480,7 @@ def ask_user(waiting: Waiting, prospect: Prospect, values: Sequence[str], tried:
         tried=tried,
         now=turn.request.now,
     )
-    return asking_response(waiting._replace(gap=asked), request, why, [])
+    return asking_response(waiting._replace(gap=offered_gap), request, why, [])
 
 
 def asking_response(waiting: Waiting, request: ClarificationRequest, why: str, warnings: Sequence[str]) -> Response:
@@ -493,7 +498,7 @@ def asking_response(waiting: Waiting, request: ClarificationRequest, why: str, w
 
 def finish_request(waiting: Waiting, reading: ValueReading, warnings: Sequence[str]) -> Response:
     """Response to a request that is filled in: what was read, or what the pipeline says to what it became."""
-    if reading.found is not None:
+    if reading.field_value is not None:
         where = waiting.shown(reading.value)
         return answer_reading(waiting.turn, waiting.parsed, reading, waiting.domain, {"warnings": [*warnings]}, where)
     if reading.narrowed is None:
@@ -535,12 +540,12 @@ def default_warning(waiting: Waiting, row: ClarificationDefault, value: str) -> 
 def vain_warning(waiting: Waiting, tried: Sequence[str]) -> str:
     """What was read in vain, as a warning says it."""
     values = waiting.turn.say(" or ").join(waiting.shown(value) for value in dict.fromkeys(tried))
-    told = (
+    template = (
         "{field} was not found in {values}"
         if waiting.gap.kind == PAGE_SCOPE
         else "{field} could not be read as {values}"
     )
-    return waiting.turn.say(told, field=waiting.field, values=values)
+    return waiting.turn.say(template, field=waiting.field, values=values)
 
 
 def _unstated(waiting: Waiting, tried: Sequence[str]) -> str:

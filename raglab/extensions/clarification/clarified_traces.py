@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
 @takes(request_id="text", system="system")
 def clarified_trace(request_id: str, system: System) -> Trace:
-    """Trace of the one case that a clarified request became, with the answer that was given.
+    """Trace of a clarified request: one case with its hits and the answer that the user got.
 
-    Its query is the whole question under the accepted scope, its hits are those of the documents or pages that the
-    scope leaves. `raglab.decide` under the system's policy decides it as it was decided live; any other policy of the
-    same structure may be replayed over it.
+    The query is the whole question under the accepted scope. The hits are those of the documents or pages in the scope.
+    `raglab.decide` under the system's policy decides the trace as the system did. Any other policy of the same
+    structure can be replayed over it.
 
     Args:
-      request_id: of a request that a reply, a learned default or its own scope completed, and that was retrieved; one
-        whose field was read from its page has no hits.
+      request_id: id of a request that a reply, a learned default or its own scope completed, and that was retrieved; a
+        request whose field was read from its page has no hits.
+      system: the system that answered it, with its audit log.
 
     Raises:
-      ValueError: the system keeps no log or clarifies nothing, the log has no such request or no hits of it, its text
-        is not kept, or it was asked of another index.
+      ValueError: the system keeps no log, the log has no such request or no hits of it, its text is not kept, or it
+        was asked of another index.
 
     Source: rule S5.10.
     """

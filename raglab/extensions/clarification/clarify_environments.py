@@ -50,9 +50,9 @@ def broker(
     user comes back to `at_once` fields, `noise` and `notices`.
 
     Args:
-      corpus: folder as `load_corpus` takes it, or its chunks. stated: where each field stands; `fields.jsonl` of the
-        folder where there is one, and the vendor's name as found by `vendor_pages` otherwise. pack: whose titles lead
-        to fields; the folder's where there is one, else the generic one.
+      corpus: folder as `load_corpus` takes it, or its chunks.
+      stated: page of each field; None reads `fields.jsonl` of the folder, or the vendor's name by `vendor_pages`.
+      pack: titles that lead to fields; None is the folder's pack, else the generic one.
 
     Raises:
       ValueError: no document that states a field.
@@ -85,7 +85,8 @@ def field_scope(stated: FieldPage, chunks: Sequence[Chunk], *, pack: Pack = GENE
     """Narrowest scope that holds a field: page 1, else the pages of the table of contents, else the document.
 
     Args:
-      chunks: of that document. pack: whose titles lead to the field.
+      chunks: chunks of its document.
+      pack: titles that lead to the field.
     """
     if stated.page == 1:
         return PAGE_1
@@ -149,7 +150,8 @@ def cover(share: float = 0.4, *, noise_columns: int = 20, **more: Any) -> World:
     """World of case 12, which needs no data: on cover sheets page 1 names no vendor, and comes back empty.
 
     Args:
-      share: of the requests that are about a contract with a cover sheet. noise_columns: beside `page_1_kind`.
+      share: share of the requests that are about a contract with a cover sheet.
+      noise_columns: number of columns beside `page_1_kind`.
 
     Source: rule S5.6.
     """

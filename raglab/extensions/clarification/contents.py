@@ -49,7 +49,8 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
     of contents, nor is what has neither a title over it, nor the word page, nor the document's headings as titles.
 
     Args:
-      chunks: of one document, in its order. pack: what leads up to a table of contents in its words.
+      chunks: chunks of one document, in its order.
+      pack: words that lead up to a table of contents.
 
     Raises:
       ValueError: chunks of several documents.
@@ -153,8 +154,10 @@ def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "", *, pack
     strong term. Ties keep the order of the table of contents.
 
     Args:
-      field: one of the pack; of another only `about` can name a page.
-      chunks: of one document. about: words of the question that narrow it. pack: whose titles lead to the field.
+      field: a field of the pack; of another only `about` can name a page.
+      chunks: chunks of one document.
+      about: words of the question that narrow it.
+      pack: titles that lead to the field.
 
     Raises:
       ValueError: chunks of several documents.
@@ -240,7 +243,8 @@ def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[n
     terms: of the text itself rather than of its cover (must, may not, …) per 100 words. Headings are not counted.
 
     Args:
-      chunks: of a document's page 1, in its order. pack: whose terms are counted.
+      chunks: chunks of a document's page 1, in its order.
+      pack: terms to count.
     """
     read = [piece for chunk in chunks for piece in pieces(chunk.full_text)]
     parts = [piece.text for piece in read if piece.kind != "heading"]
@@ -263,7 +267,8 @@ def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> PageKind:
     """Kind of page 1 and its probability.
 
     Args:
-      chunks: of one document's page 1, in its order; tags and labels are not read. pack: whose classifier judges.
+      chunks: chunks of one document's page 1, in its order; tags and labels are not read.
+      pack: the classifier.
 
     Raises:
       ValueError: no chunk.

@@ -58,7 +58,7 @@ class Change(NamedTuple):
     corrected_to: str | None
     conditions: Mapping[str, str]
     learner: DefaultLearner
-    found: Split | None
+    split: Split | None
 
 
 def fold(rows: Mapping[str, ClarificationDefault], change: Change) -> tuple[ClarificationDefault, ...]:
@@ -70,12 +70,12 @@ def fold(rows: Mapping[str, ClarificationDefault], change: Change) -> tuple[Clar
     if change.kind == "met":
         return (met(row, now=change.at),)
     if change.kind == "signal":
-        said: Any = (change.value, change.signal, change.corrected_to)
+        vote: Any = (change.value, change.signal, change.corrected_to)
         more: dict[str, Any] = {"conditions": change.conditions or None, "learner": change.learner}
-        return (update(row, *said, now=change.at, **more),)
-    found = change.found
-    made = () if found is None else split(row, found, now=change.at, learner=change.learner)
-    return (looked(row, found), *(child for child in made if child.row_id not in rows))
+        return (update(row, *vote, now=change.at, **more),)
+    row_split = change.split
+    children = () if row_split is None else split(row, row_split, now=change.at, learner=change.learner)
+    return (looked(row, row_split), *(child for child in children if child.row_id not in rows))
 
 
 ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # of a row that is made for its name, which hangs on no time
@@ -112,9 +112,9 @@ def row_versions(log: Entries, row_id: str | None = None, until: int | None = No
     known: dict[str, DefaultLearner] = {}
     rows: Rows = {}
     for row in changes(log, None, until=until) if row_id is None else _lineage(log, row_id, until):
-        for made in fold(rows, change_of(log, row, known)):
-            rows[made.row_id] = made
-            yield made
+        for version in fold(rows, change_of(log, row, known)):
+            rows[version.row_id] = version
+            yield version
 
 
 def _lineage(log: Entries, row_id: str, until: int | None) -> Iterator[dict[str, Any]]:
@@ -122,7 +122,7 @@ def _lineage(log: Entries, row_id: str, until: int | None) -> Iterator[dict[str,
     wanted, of = [row_id], row_id
     while (born := _born(log, of)) is not None and born not in wanted:
         wanted.append(of := born)
-    rows = (row for one in wanted for row in changes(log, one, until=until))
+    rows = (row for wanted_id in wanted for row in changes(log, wanted_id, until=until))
     return iter(sorted(rows, key=lambda row: int(row["seq"])))
 
 
@@ -152,7 +152,7 @@ def change_of(log: Entries, row: Mapping[str, Any], known: dict[str, DefaultLear
         corrected_to=row["corrected_to"],
         conditions=row["conditions"],
         learner=learner_of(log, row["learner"], {} if known is None else known),
-        found=None if row["found"] is None else stored_split(row["found"]),
+        split=None if row["found"] is None else stored_split(row["found"]),
     )
 
 
@@ -169,33 +169,36 @@ def append_change(log: Entries, change: Change, *, request_id: str, learner: str
         "corrected_to": change.corrected_to,
         "conditions": dict(change.conditions),
         "learner": learner,
-        "found": None if change.found is None else change.found._asdict(),
+        "found": None if change.split is None else change.split._asdict(),
         "once": once,
     }
-    found = change.found
+    row_split = change.split
     before = {change.row_id: current(log, change.row_id)}
-    if found is not None:
-        before |= {one.row_id: one for one in current_rows(log)}
-    made = {one.row_id: one for one in fold({key: one for key, one in before.items() if one is not None}, change)}
+    if row_split is not None:
+        before |= {version.row_id: version for version in current_rows(log)}
+    versions = {
+        version.row_id: version
+        for version in fold({key: version for key, version in before.items() if version is not None}, change)
+    }
     cause = log.add(CHANGES, row)
-    for one in made.values():
-        _version(log, one, cause, change.at)
-    return made
+    for version in versions.values():
+        _version(log, version, cause, change.at)
+    return versions
 
 
 def _version(log: Entries, row: ClarificationDefault, cause: int, at: datetime) -> None:
     body = row_body(row)
     about = {"row_id": row.row_id, "target_field": row.target_field, "doctype": row.doctype, "body": body}
-    told = {"version": row.version, "of": f"{row.row_id}.{row.version}", "cause": cause}
+    origin = {"version": row.version, "of": f"{row.row_id}.{row.version}", "cause": cause}
     size = {"confidence": row.confidence, "sample_size": row.sample_size}
-    log.add(VERSIONS, {"at": utc_text(at), **about, **told, **size})
+    log.add(VERSIONS, {"at": utc_text(at), **about, **origin, **size})
     log.keep(CURRENT, about)
 
 
 def current(log: Entries, row_id: str) -> ClarificationDefault | None:
     """Latest version of a row."""
-    found = log.row(CURRENT, row_id=row_id)
-    return None if found is None else parse_row(found["body"])
+    row = log.row(CURRENT, row_id=row_id)
+    return None if row is None else parse_row(row["body"])
 
 
 class DefaultRows(tuple[ClarificationDefault, ...]):
@@ -227,7 +230,7 @@ class DefaultRows(tuple[ClarificationDefault, ...]):
 
 def current_rows(log: Entries, **where: Any) -> DefaultRows:  # noqa: ANN401 - values of columns
     """Latest versions of the rows that have these values, in a fixed order."""
-    return sort_rows(parse_row(found["body"]) for found in log.rows(CURRENT, **where))
+    return sort_rows(parse_row(row["body"]) for row in log.rows(CURRENT, **where))
 
 
 def sort_rows(rows: Iterable[ClarificationDefault]) -> DefaultRows:
@@ -290,7 +293,7 @@ class SignalEvent(NamedTuple):
             corrected_to=self.corrected_to,
             conditions=conditions,
             learner=learner,
-            found=split,
+            split=split,
         )
 
 
@@ -335,31 +338,31 @@ def record_signal(
     of = _conditioned_key(log, key, conditions)
     row_id = row_id_of_key(of)
     change = signal.change("signal", row_id, of, conditions, learner, at)
-    made = append_change(log, change, request_id=request_id, learner=settings, once=once)
-    row = made[row_id]
-    found = stratify(row, learner, success=signal.success, conditions=conditions)
-    if found is not None:
-        look = NO_SIGNAL.change("look", row_id, of, {}, learner, at, found)
+    versions = append_change(log, change, request_id=request_id, learner=settings, once=once)
+    row = versions[row_id]
+    row_split = stratify(row, learner, success=signal.success, conditions=conditions)
+    if row_split is not None:
+        look = NO_SIGNAL.change("look", row_id, of, {}, learner, at, row_split)
         once = digest(canonical_json([row_id, row.looks, "look"]), 32)
-        made |= append_change(log, look, request_id=request_id, learner=settings, once=once)
-    return tuple(made.values())
+        versions |= append_change(log, look, request_id=request_id, learner=settings, once=once)
+    return tuple(versions.values())
 
 
 def _conditioned_key(log: Entries, key: RowKey, conditions: Mapping[str, str]) -> RowKey:
     """Key of the most specific row of a field and doctype that conditions lead to, at least as specific as the key."""
-    seen = {**conditions, **key.sub_conditions}
+    all_conditions = {**conditions, **key.sub_conditions}
     rows = [
         row
         for row in current_rows(log, target_field=key.target_field, doctype=key.doctype)
         if key.sub_conditions.items() < row.sub_conditions.items()
     ]
-    row = lookup(rows, key.target_field, key.doctype, seen)
+    row = lookup(rows, key.target_field, key.doctype, all_conditions)
     return key if row is None else RowKey(key.target_field, key.doctype, row.sub_conditions)
 
 
 def pending_of(log: Entries, request_id: str) -> Pending | None:
     """Clarification of a request that no reply settled: none followed, or one after which it was shown again."""
-    asked, row = request_row(log, request_id), log.row(CLARIFICATIONS, request_id=request_id)
+    record, row = request_row(log, request_id), log.row(CLARIFICATIONS, request_id=request_id)
     if row is None:
         return None
     # A reply before the question was asked does not answer it; of those after it the second is the last.
@@ -379,10 +382,10 @@ def pending_of(log: Entries, request_id: str) -> Pending | None:
     )
     return Pending(
         request_id=request_id,
-        question=asked["question"],
-        documents=tuple(asked["documents"]),
-        session=asked["session"],
-        parsed=asked["parsed"],
+        question=record["question"],
+        documents=tuple(record["documents"]),
+        session=record["session"],
+        parsed=record["parsed"],
         clarification=request,
         kind=row["kind"],
         key=key_of_row(log, row["row_id"]),
@@ -391,14 +394,14 @@ def pending_of(log: Entries, request_id: str) -> Pending | None:
         gate=row["gate"],
         conditions=row["conditions"],
         tried=tuple(row["tried"]),
-        policy_id=asked["policy_id"],
-        fingerprint=asked["fingerprint"],
+        policy_id=record["policy_id"],
+        fingerprint=record["fingerprint"],
     )
 
 
 def application_of(log: Entries, request_id: str) -> Application | None:
     """Default that was last applied silently to a request."""
-    asked, row = request_row(log, request_id), log.row(APPLICATIONS, request_id=request_id)
+    record, row = request_row(log, request_id), log.row(APPLICATIONS, request_id=request_id)
     if row is None:
         return None
     return Application(
@@ -410,9 +413,9 @@ def application_of(log: Entries, request_id: str) -> Application | None:
         confidence=row["confidence"],
         gate=row["gate"],
         conditions=row["conditions"],
-        question=asked["question"],
-        documents=tuple(asked["documents"]),
-        session=asked["session"],
+        question=record["question"],
+        documents=tuple(record["documents"]),
+        session=record["session"],
     )
 
 

@@ -24,8 +24,10 @@ def read_field(
     """Value of a field with the words that state it; None where none is stated, or several are.
 
     Args:
-      name: a field of the pack, or words by which documents name it. chunks: of the pages to read. pack: a pack, or the
-        name or path of one; None is the generic pack. reader: reads instead; its quote must stand in the passages.
+      name: a field of the pack, or words by which documents name it.
+      chunks: chunks of the pages to read.
+      pack: a pack, or the name or path of one; None is the generic pack.
+      reader: reads the field in place of the default; its quote must be in the chunks.
 
     Raises:
       ValueError: an empty name.
@@ -49,7 +51,8 @@ def read_contents(chunks: Sequence[Chunk], *, pack: Pack | str | Path | None = N
     r"""Entries of a document's table of contents: title, printed label, page; none where it prints none.
 
     Args:
-      chunks: of one document, in its order. pack: a pack, or the name or path of one; None is the generic pack.
+      chunks: chunks of one document, in its order.
+      pack: a pack, or the name or path of one; None is the generic pack.
 
     Raises:
       ValueError: chunks of several documents.

@@ -31,8 +31,10 @@ def read_value(field: str, chunks: Sequence[Chunk], /, *, pack: Pack = GENERIC, 
     have them.
 
     Args:
-      field: name of a field of the pack, or words. chunks: of the pages to read. about: words of the question, by which
-        patterns of the pack tell whose value is asked for.
+      field: name of a field of the pack, or words.
+      chunks: chunks of the pages to read.
+      pack: its labels, roles and patterns of fields.
+      about: words of the question, by which patterns of the pack tell whose value is asked for.
 
     Source: rule S5.10.
 
@@ -47,15 +49,15 @@ def read_value(field: str, chunks: Sequence[Chunk], /, *, pack: Pack = GENERIC, 
         return None
     reading = known.reading
     is_name = known.names or reading.kind in _NAMES or (reading.role is not None and reading.kind is None)
-    asked = [pattern for pattern in reading.prose if _is_asked(pattern, plain(about))]
-    stated = [value for pattern in asked for value in _by_pattern(pattern, reading.kind, chunks, is_name=is_name)]
+    patterns = [pattern for pattern in reading.prose if _is_asked(pattern, plain(about))]
+    stated = [value for pattern in patterns for value in _by_pattern(pattern, reading.kind, chunks, is_name=is_name)]
     return _only([*stated, *_by_label(reading, chunks, is_name=is_name)])
 
 
 def _only(stated: Iterable[FieldValue]) -> FieldValue | None:
     """The first of some values where all are the same; None where they differ, or there is none."""
     values = list(stated)
-    return values[0] if len({value_key(one.value) for one in values}) == 1 else None
+    return values[0] if len({value_key(value.value) for value in values}) == 1 else None
 
 
 # --- patterns of a pack
@@ -102,15 +104,15 @@ def _by_label(reading: FieldReading, chunks: Sequence[Chunk], *, is_name: bool) 
     form = compile_expression(whole_words(map(_bare_expression, reading.labels)).pattern)
     role = None if reading.role is None else compile_expression(_bare_expression(reading.role))
     outside = None if reading.without is None else compile_expression(reading.without)
-    for one in statements(chunks):
-        is_named = role is not None and one.form == "role" and role.search(plain(one.label)) is not None
-        if not is_named and not _is_beside(one.label, form, in_sentence=one.form == "sentence"):
+    for statement in statements(chunks):
+        is_named = role is not None and statement.form == "role" and role.search(plain(statement.label)) is not None
+        if not is_named and not _is_beside(statement.label, form, in_sentence=statement.form == "sentence"):
             continue
-        if (outside is not None and outside.search(one.text)) or _is_former(one) or _is_dated(one):
+        if (outside is not None and outside.search(statement.text)) or _is_former(statement) or _is_dated(statement):
             continue
-        value = _name_of(one) if is_name else _typed_value(one, reading.kind)
+        value = _name_of(statement) if is_name else _typed_value(statement, reading.kind)
         if value is not None:
-            yield FieldValue(value, one.text)
+            yield FieldValue(value, statement.text)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -145,33 +147,33 @@ def _fillers() -> frozenset[str]:
     return frozenset(stem for entry in entries("stating") for stem in stems(entry))
 
 
-def _is_former(one: Statement) -> bool:
+def _is_former(statement: Statement) -> bool:
     """Whether a statement says that its value held once."""
-    text = plain(one.text)
+    text = plain(statement.text)
     return expression("lapsed").search(text) is not None or expression("older").search(text) is not None
 
 
-def _is_dated(one: Statement) -> bool:
+def _is_dated(statement: Statement) -> bool:
     """Whether a value that changes in time is stated with a day from which, or to which, it holds."""
-    return one.kind in _CHANGING and any(value.kind == "date" for value in values_in(one.text))
+    return statement.kind in _CHANGING and any(value.kind == "date" for value in values_in(statement.text))
 
 
-def _typed_value(one: Statement, kind: str | None) -> str | None:
+def _typed_value(statement: Statement, kind: str | None) -> str | None:
     """The only value of a kind that a row, line or clause states, whole."""
     if kind in {None, "text"}:
-        return one.value
-    typed = [value for value in values_in(one.value) if value.kind == kind]
+        return statement.value
+    typed = [value for value in values_in(statement.value) if value.kind == kind]
     if len({value.text for value in typed}) != 1:
         return None
-    start = one.text.find(one.value)
+    start = statement.text.find(statement.value)
     if start < 0:
         return typed[0].text
-    return _whole(one.text, start + typed[0].start, start + typed[0].end, kind)
+    return _whole(statement.text, start + typed[0].start, start + typed[0].end, kind)
 
 
-def _name_of(one: Statement) -> str | None:
+def _name_of(statement: Statement) -> str | None:
     """The only name that a row, line or clause states."""
-    names = list(dict.fromkeys(match[0] for match in re.finditer(NAME, one.value)))
+    names = list(dict.fromkeys(match[0] for match in re.finditer(NAME, statement.value)))
     return names[0] if len(names) == 1 and not _is_post(names[0]) else None
 
 
@@ -266,16 +268,20 @@ def _by_words(field: str, chunks: Sequence[Chunk], kinds: frozenset[str]) -> Ite
     words = stems(field.partition(":")[0].replace("_", " "))
     if not words:
         return
-    stated = [one for one in statements(chunks) if _is_named(one, words) and not _is_former(one)]
-    stated = [one for one in stated if not kinds or one.kind in kinds]
-    printed = [one for one in stated if one.form != "sentence" and one.kind not in {"text", "number"}]
-    clauses = [one for one in stated if one.form == "sentence" and one.kind != "number"]
-    yield from (FieldValue(one.value, one.text) for one in printed or clauses)
+    stated = [
+        statement for statement in statements(chunks) if _is_named(statement, words) and not _is_former(statement)
+    ]
+    stated = [statement for statement in stated if not kinds or statement.kind in kinds]
+    printed = [
+        statement for statement in stated if statement.form != "sentence" and statement.kind not in {"text", "number"}
+    ]
+    clauses = [statement for statement in stated if statement.form == "sentence" and statement.kind != "number"]
+    yield from (FieldValue(statement.value, statement.text) for statement in printed or clauses)
 
 
-def _is_named(one: Statement, words: Sequence[str]) -> bool:
+def _is_named(statement: Statement, words: Sequence[str]) -> bool:
     """Whether the name of a statement is that of the field: all its words, and no others but small ones."""
-    own = stems(one.name)
+    own = stems(statement.name)
     if not all(any(meets(word, name) for name in own) for word in words):
         return False
     return not any(name not in _fillers() and not any(meets(name, word) for word in words) for name in own)
@@ -290,10 +296,10 @@ def is_quoted(quote: str, chunks: Sequence[Chunk]) -> Chunk | None:
       >>> is_quoted("Pet deposit; £250", row) is not None, is_quoted("£25", row)
       (True, None)
     """
-    told = _bare(quote)
-    if not told:
+    bare_quote = _bare(quote)
+    if not bare_quote:
         return None
-    form = re.compile(rf"(?<![\w.,]){re.escape(told)}(?!\w|[.,]\d)")
+    form = re.compile(rf"(?<![\w.,]){re.escape(bare_quote)}(?!\w|[.,]\d)")
     return next((chunk for chunk in chunks if form.search(_bare(chunk.full_text))), None)
 
 

@@ -76,8 +76,10 @@ def candidates(
     """Statements of the kind that a question asks for, the best first, without those that name nothing of its topic.
 
     Args:
-      text: of the question in plain letters. topic: its words. hits: passages nearest to the question, the nearest
-        first. synonyms: expressions by which documents name what is asked for.
+      text: the question in plain letters.
+      topic: its words.
+      hits: passages nearest to the question, the nearest first.
+      synonyms: expressions by which documents name what the question asks for.
     """
     kinds, units = wanted_kinds(text), wanted_units(text)
     weight = _weights(topic, documents)
@@ -244,11 +246,11 @@ def unaccounted(
     is_called = bool(synonyms) and whole_words(synonyms).search(f"{own} {plain(above)}") is not None
     head = [stem(word) for word in split_words(_OF.split(own)[0]) if is_sum(word)][-1:]
     is_other = bool(head) and not any(meets(stem(word), head[0]) for word in topic if is_sum(word))
-    asked, told = plain(parsed.question), plain(statement.text)
-    left = {"not"} if is_denied(asked) > is_denied(told) else set()
+    question, text = plain(parsed.question), plain(statement.text)
+    strays = {"not"} if is_denied(question) > is_denied(text) else set()
     # The largest limit is not the limit of the large one.
-    sizes = [match[0] for key in ("larger", "smaller") for match in expression(key).finditer(asked)]
-    left |= {size for size in sizes if topic_words(size) and size not in told}
+    sizes = [match[0] for key in ("larger", "smaller") for match in expression(key).finditer(question)]
+    strays |= {size for size in sizes if topic_words(size) and size not in text}
     around, named = frozenset((*candidate.words, *stems(above))), frozenset(stems(own))
     for word in () if is_called else topic:
         is_named = bool(shared_stems([stem(word)], around))
@@ -257,8 +259,8 @@ def unaccounted(
             is_named = not is_other and (bool(is_any) or bool(shared_stems([stem(word)], named)))
         elif not is_named and is_kind_word(word):
             is_named = statement.kind in wanted_kinds(word)
-        left |= set() if is_named else {word}
-    return frozenset(left)
+        strays |= set() if is_named else {word}
+    return frozenset(strays)
 
 
 def _time_words(text: str, documents: Sequence[Chunk]) -> frozenset[str]:
@@ -283,9 +285,11 @@ def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
     if len(distinct) < 2:
         return []
     if frozenset.intersection(*distinct) >= named:
-        asked = stems(text)
-        own = {head: shared_stems(stems(" ".join(head)), asked) for head in distinct}
-        apart = [head for head in distinct if own[head] - frozenset().union(*(own[one] for one in distinct - {head}))]
+        question_stems = stems(text)
+        own = {head: shared_stems(stems(" ".join(head)), question_stems) for head in distinct}
+        apart = [
+            head for head in distinct if own[head] - frozenset().union(*(own[rival] for rival in distinct - {head}))
+        ]
         if len(apart) != 1:
             return []
         (named,) = apart
@@ -371,9 +375,9 @@ def in_time(listed: list[Statement], scope: str | None, documents: Sequence[Chun
         if 0 < len(dated) < len(listed):
             return dated
         # Until a year before it has passed by then, from a year after it is not yet.
-        left = [statement for statement in listed if not _is_beyond(_clause(statement), scope[:4])]
-        if 0 < len(left) < len(listed):
-            return left
+        remaining = [statement for statement in listed if not _is_beyond(_clause(statement), scope[:4])]
+        if 0 < len(remaining) < len(listed):
+            return remaining
         scope = (
             "newest"
             if all(document_year(documents[statement.place]) <= scope[:4] for statement in listed)
@@ -395,8 +399,8 @@ def in_time(listed: list[Statement], scope: str | None, documents: Sequence[Chun
             end = (max if scope == "newest" else min)(stamps.values(), default="")
             marked = [each for each in listed if stamps[each] == end] if len(set(stamps.values())) > 1 else []
         passed = expression("held" if scope == "newest" else "holds")
-        left = [statement for statement in listed if not passed.search(plain(_clause(statement)))]
-        return marked or left or listed
+        remaining = [statement for statement in listed if not passed.search(plain(_clause(statement)))]
+        return marked or remaining or listed
     return listed
 
 
@@ -429,7 +433,7 @@ def _clause(statement: Statement) -> str:
 
 def outdated(chunk: Chunk, chunks: Sequence[Chunk], today: str) -> tuple[str, str]:
     """Why a document may not hold today: `passed` with the day of its end, `replaced` with its later version, or ''."""
-    own = statements([one for one in chunks if one.document == chunk.document])
+    own = statements([passage for passage in chunks if passage.document == chunk.document])
     ends = [
         f"{date.year}-{date.month or 12:02d}-{date.day or 31:02d}"
         for each in own
@@ -439,11 +443,11 @@ def outdated(chunk: Chunk, chunks: Sequence[Chunk], today: str) -> tuple[str, st
     if ends and max(ends) < today:
         return "passed", max(ends)
     same = [
-        one
-        for one in chunks
-        if all(one.tags.get(name, "") == chunk.tags.get(name) != "" for name in ("product", "doc_type"))
+        passage
+        for passage in chunks
+        if all(passage.tags.get(name, "") == chunk.tags.get(name) != "" for name in ("product", "doc_type"))
     ]
-    newest = max([chunk, *(one for one in same if one.tags.get("date", "") <= today)], key=version_stamp)
+    newest = max([chunk, *(passage for passage in same if passage.tags.get("date", "") <= today)], key=version_stamp)
     is_later = version_stamp(newest) > version_stamp(chunk)
     return ("replaced", newest.tags.get("title") or newest.file_name) if is_later else ("", "")
 

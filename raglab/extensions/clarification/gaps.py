@@ -89,9 +89,12 @@ def find_gaps(
     r"""What a question leaves out of the documents that it is asked of, in the order in which one is asked.
 
     Args:
-      parsed: the question. documents: passages of the documents. hits: of these, the nearest to the question. pack:
-        names of fields and roles. least: confidence below which a field of the question is missing. nearness: of texts
-        to the question by an encoder, in [-1, 1]; None compares by words alone.
+      parsed: the question.
+      documents: passages of the documents.
+      hits: the passages that are nearest to the question.
+      pack: names of fields and roles.
+      least: confidence below which a field of the question is missing.
+      nearness: nearness of texts to the question by an encoder, in [-1, 1]; None compares by words alone.
 
     Source: rule S5.1.
 

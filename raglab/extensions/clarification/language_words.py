@@ -88,4 +88,4 @@ def meets(left: str, right: str) -> bool:
 def shared_stems(left: Iterable[str], right: Sequence[str] | frozenset[str]) -> frozenset[str]:
     """Stems of the left that meet one of the right."""
     known = frozenset(right)
-    return frozenset(one for one in left if one in known or any(meets(one, other) for other in known))
+    return frozenset(word for word in left if word in known or any(meets(word, name) for name in known))

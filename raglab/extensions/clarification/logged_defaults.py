@@ -59,7 +59,7 @@ class LoggedDefaults:
         if log.row(CLARIFICATIONS, request_id=request_id) is not None:
             msg = f"a request may be asked about once, got a second clarification of {request_id!r}; decide it."
             raise ValueError(msg)
-        asked = {
+        columns = {
             "target_field": request.target_field,
             "question_to_user": request.question_to_user,
             "candidates": list(request.candidate_values),
@@ -67,7 +67,7 @@ class LoggedDefaults:
             "proposed_reason": request.proposed_default_reason,
             "audit": json_value(request.audit),
         }
-        log.add(CLARIFICATIONS, {**row, **asked})
+        log.add(CLARIFICATIONS, {**row, **columns})
 
     def learn(
         self,

@@ -130,8 +130,10 @@ class _FieldReply(_Strict):
 class ModelCall:
     """One of the four protocols by a model; call it as the protocol says.
 
-    client: `raglab.OpenAIClient` or `raglab.LocalModel`. prompt: its instructions. read: what it does with its
-    arguments.
+    Attributes:
+      client: `raglab.OpenAIClient` or `raglab.LocalModel`.
+      prompt: instructions to the model.
+      read: function of the call and its arguments.
     """
 
     client: ModelClient
@@ -154,9 +156,9 @@ class ModelCall:
         """Model and prompt."""
         return f"{self.client.name}/{self.prompt.identity}"
 
-    def __call__(self, *given: Any) -> Any:  # noqa: ANN401 - as the protocol says
+    def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 - as the protocol says
         """What the model reads."""
-        return self.read(self, *given)
+        return self.read(self, *arguments)
 
     def ask(
         self, schema: type[BaseModel], text: str, passages: Sequence[str], label: str, *sections: tuple[str, str]
@@ -167,8 +169,8 @@ class ModelCall:
           ModelUnavailableError: the model failed.
           ValueError: its reply is none of the schema.
         """
-        told = [part for _, part in sections]
-        room = passage_room(self.max_prompt_tokens, self.prompt, text, *told, needed=bool(passages))
+        section_texts = [part for _, part in sections]
+        room = passage_room(self.max_prompt_tokens, self.prompt, text, *section_texts, needed=bool(passages))
         sent = fit_passages(passages, room).texts if passages else ()
         request = messages(self.prompt, data_prompt(text, sent, *sections, label=label))
         completion = self.client.complete(request, schema=schema.model_json_schema(), max_tokens=REPLY_TOKENS)
@@ -228,9 +230,9 @@ def model_parser(client: ModelClient) -> ModelCall:
 def _parse(call: ModelCall, question: str, documents: Sequence[Chunk]) -> ParsedQuestion:
     titles = list(dict.fromkeys(chunk.tags.get("title") or chunk.file_name for chunk in documents))
     sections = (("Documents", "; ".join(titles)[: 5 * TEXT]),) if titles else ()
-    said: _ParseReply = call.ask(_ParseReply, question, (), "Question", *sections)
-    slots = {name: getattr(said, name).slot() for name in _ParseReply.model_fields if name != "language"}
-    return ParsedQuestion(question=question, language=said.language, **slots)
+    answer: _ParseReply = call.ask(_ParseReply, question, (), "Question", *sections)
+    slots = {name: getattr(answer, name).slot() for name in _ParseReply.model_fields if name != "language"}
+    return ParsedQuestion(question=question, language=answer.language, **slots)
 
 
 def _find(
@@ -239,32 +241,32 @@ def _find(
     near = [*hits, *(chunk for chunk in documents if chunk not in hits)]
     if not near:
         return []
-    said: _GapReply = call.ask(_GapReply, parsed.question, [chunk.full_text for chunk in near], "Question")
-    if said.kind not in GAP_KINDS:
+    gap: _GapReply = call.ask(_GapReply, parsed.question, [chunk.full_text for chunk in near], "Question")
+    if gap.kind not in GAP_KINDS:
         return []
-    readings = {one.value.strip(): GapReading(one.value.strip(), one.quote.strip()) for one in said.readings}
-    return [QuestionGap(said.kind, said.field.strip(), tuple(readings.values()), "first")] if len(readings) > 1 else []
+    readings = {item.value.strip(): GapReading(item.value.strip(), item.quote.strip()) for item in gap.readings}
+    return [QuestionGap(gap.kind, gap.field.strip(), tuple(readings.values()), "first")] if len(readings) > 1 else []
 
 
 def _read_reply(call: ModelCall, reply: str, request: ReplyRequest) -> Reply:
     offered = "\n".join(
-        f"{n}. {one.value}{f' ({one.text})' if one.text and one.text != one.value else ''}"
-        for n, one in enumerate(request.readings, 1)
+        f"{n}. {item.value}{f' ({item.text})' if item.text and item.text != item.value else ''}"
+        for n, item in enumerate(request.readings, 1)
     )
     sections = (("Question", request.question), ("Values", offered), ("Proposed value", request.proposed or "none"))
-    said: _ReplyReply = call.ask(
+    answer: _ReplyReply = call.ask(
         _ReplyReply, reply, [chunk.full_text for chunk in request.documents], "Reply", *sections
     )
-    values = {one.value.casefold(): one.value for one in request.readings}
-    value = values.get(said.value.strip().casefold(), said.value.strip())
-    declined = (request.proposed,) if said.kind in {"declined", "corrected"} and request.proposed else ()
-    quote = "" if value in values.values() else said.quote.strip()  # of a value on offer it is the user's own words
-    return Reply(said.kind, value, quote, declined)
+    values = {item.value.casefold(): item.value for item in request.readings}
+    value = values.get(answer.value.strip().casefold(), answer.value.strip())
+    declined = (request.proposed,) if answer.kind in {"declined", "corrected"} and request.proposed else ()
+    quote = "" if value in values.values() else answer.quote.strip()  # of a value on offer it is the user's own words
+    return Reply(answer.kind, value, quote, declined)
 
 
 def _read_field(call: ModelCall, field: str, chunks: Sequence[Chunk]) -> FieldValue | None:
     if not chunks:
         return None
-    said: _FieldReply = call.ask(_FieldReply, field.replace("_", " "), [chunk.full_text for chunk in chunks], "Field")
-    value, quote = (said.value or "").strip(), (said.quote or "").strip()
+    answer: _FieldReply = call.ask(_FieldReply, field.replace("_", " "), [chunk.full_text for chunk in chunks], "Field")
+    value, quote = (answer.value or "").strip(), (answer.quote or "").strip()
     return FieldValue(value, quote) if value and quote else None

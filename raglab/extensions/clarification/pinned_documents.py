@@ -35,8 +35,10 @@ class PinnedDocuments(NamedTuple):
 class DocumentIndex:
     """The documents of an index, as questions name them and as they lie near to them.
 
-    chunks: of the corpus, without the rows of its tables. ready: the index, whose encoder compares. pack: for
-    `page_1_kind`.
+    Attributes:
+      chunks: chunks of the corpus, without the rows of its tables.
+      ready: the index, with its encoder.
+      pack: the classifier of `page_1_kind`.
     """
 
     chunks: tuple[Chunk, ...] = field(repr=False)
@@ -62,7 +64,9 @@ class DocumentIndex:
             "language": {chunk.tags.get("lang", "") for chunk in chunks},
             "vendor": {chunk.tags.get("vendor", "") for chunk in chunks},
         }
-        conditions = {name: next(iter(one)) for name in COLUMNS if len(one := columns[name]) == 1 and "" not in one}
+        conditions = {
+            name: next(iter(values)) for name in COLUMNS if len(values := columns[name]) == 1 and "" not in values
+        }
         doctypes = {chunk.tags.get("doc_type", "") for chunk in chunks} - {""}
         return PinnedDocuments(chunks, doctypes.pop() if len(doctypes) == 1 else ANY, conditions)
 
@@ -81,38 +85,38 @@ class DocumentIndex:
         """
         text = plain(question)
         names = {name: owned for name, owned in self._document_names().items() if not among or name in among}
-        said = {
+        matches = {
             name: {own for own in owned if re.search(rf"(?<!\w){re.escape(own)}(?:'?s)?(?!\w)", text)}
             for name, owned in names.items()
         }
-        best = max((sum(map(len, words)) for words in said.values()), default=0)
-        found = tuple(name for name, words in said.items() if best and sum(map(len, words)) == best)
-        return found if 0 < len(found) <= most and len(found) < len(names) else ()
+        best = max((sum(map(len, words)) for words in matches.values()), default=0)
+        documents = tuple(name for name, words in matches.items() if best and sum(map(len, words)) == best)
+        return documents if 0 < len(documents) <= most and len(documents) < len(names) else ()
 
     def _document_names(self) -> Mapping[str, frozenset[str]]:
         """Words and whole names that few documents are called by, by document."""
         if not self._names:
             own: dict[str, set[str]] = {}
             for chunk in self.chunks:
-                told = own.setdefault(chunk.document, set())
-                if not told:
+                terms = own.setdefault(chunk.document, set())
+                if not terms:
                     names = [chunk.tags.get(tag, "") for tag in ("product", "vendor")]
                     title = re.findall(r"(?<!^)(?<![.:—–-] )\b[A-ZÀ-Ý][\w'’-]{3,}", chunk.tags.get("title", ""))
                     words = (
                         [word for name in names for word in name.split()] + title + re.split(r"[-_. ]", chunk.file_name)
                     )
-                    told.update(plain(name) for name in names if name)
-                    told.update(plain(word) for word in words if len(word) >= LEAST_NAME and not word.isdigit())
+                    terms.update(plain(name) for name in names if name)
+                    terms.update(plain(word) for word in words if len(word) >= LEAST_NAME and not word.isdigit())
             count: dict[str, int] = {}
-            for told in own.values():
-                for word in told:
+            for terms in own.values():
+                for word in terms:
                     count[word] = count.get(word, 0) + 1
             rare = max(2, len(own) // 4)
             small = {plain(word) for chunk in self.chunks for word in re.findall(r"(?<!\w)[a-zà-ÿ]{4,}", chunk.text)}
             self._names.update(
                 {
-                    name: frozenset(word for word in told if count[word] <= rare and word not in small)
-                    for name, told in own.items()
+                    name: frozenset(word for word in terms if count[word] <= rare and word not in small)
+                    for name, terms in own.items()
                 }
             )
         return self._names
@@ -125,8 +129,8 @@ class DocumentIndex:
         for text in texts:
             if text not in self._vectors:
                 self._vectors[text] = embed_queries([text], self.ready.encoder, tokens=False).vectors[0]
-        asked = embed_queries([question], self.ready.encoder, tokens=False).vectors[0]
-        return [round(float(self._vectors[text] @ asked), 2) for text in texts]
+        question_vector = embed_queries([question], self.ready.encoder, tokens=False).vectors[0]
+        return [round(float(self._vectors[text] @ question_vector), 2) for text in texts]
 
     def nearest(self, question: str, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
         """Of some passages those nearest to a question by the encoder of the index, the nearest first."""
@@ -138,6 +142,6 @@ class DocumentIndex:
         if not there:
             return ()
         own: NDArray[np.float32] = np.asarray(vectors)[[at for _, at in there]]
-        asked = embed_queries([question], self.ready.encoder, tokens=False).vectors[0]
-        order = np.argsort(-(own @ asked), kind="stable")[:HITS]
+        question_vector = embed_queries([question], self.ready.encoder, tokens=False).vectors[0]
+        order = np.argsort(-(own @ question_vector), kind="stable")[:HITS]
         return tuple(there[int(at)][0] for at in order)

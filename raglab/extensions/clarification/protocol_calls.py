@@ -104,7 +104,7 @@ class ProtocolCalls:
     field_reader: FieldReader | None = None
     timeout_s: float | None = TIMEOUT_S
     fallbacks: list[Fallback] = field(default_factory=list, repr=False)
-    _told: set[tuple[str, str]] = field(default_factory=set, repr=False)
+    _warnings: set[tuple[str, str]] = field(default_factory=set, repr=False)
     _late: list[threading.Thread] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
@@ -136,8 +136,8 @@ class ProtocolCalls:
         Raises:
           ValueError: it can never work: it is no callable, is async, or takes other arguments.
         """
-        given = {role: getattr(self, role) for role in FORMS if getattr(self, role) is not None}
-        for role, own in given.items():
+        callables = {role: getattr(self, role) for role in FORMS if getattr(self, role) is not None}
+        for role, own in callables.items():
             if problem := _misfit(own.call, FORMS[role]):
                 msg = f"{role} must be a callable {FORMS[role]}, got {problem}"
                 raise ValueError(msg)
@@ -148,7 +148,7 @@ class ProtocolCalls:
             "reply_reader": lambda: trial.reply("yes", EXAMPLE_REQUEST),
             "field_reader": lambda: trial.value("deposit", documents),
         }
-        for role in given:
+        for role in callables:
             tries[role]()
 
     def parse(self, question: str, documents: Sequence[Chunk]) -> ParsedQuestion:
@@ -174,7 +174,7 @@ class ProtocolCalls:
 
     def reply(self, reply: str, request: ReplyRequest) -> Reply:
         """What a reply names, of what there is."""
-        checked = partial(_reply, asked=request)
+        checked = partial(_reply, request=request)
         return self._call(
             "reply_reader", (reply, request), checked, lambda: checked_reply(read_reply(reply, request), request)
         )
@@ -184,7 +184,7 @@ class ProtocolCalls:
         default = partial(read_value, field, chunks, pack=self.pack, about=about)
         return self._call("field_reader", (field, chunks), partial(_value, chunks=chunks), default)
 
-    def _call(self, role: str, given: tuple[Any, ...], checked: Callable[[Any], T], default: Callable[[], T]) -> T:
+    def _call(self, role: str, arguments: tuple[Any, ...], checked: Callable[[Any], T], default: Callable[[], T]) -> T:
         """What the user's callable gives, copied and checked; what the default gives where it fails."""
         own: OwnCall | None = getattr(self, role)
         if own is None:
@@ -193,7 +193,7 @@ class ProtocolCalls:
             self._check_free(role, own)
             return call_in_time(
                 own.call,
-                tuple(map(_frozen, given)),
+                tuple(map(_frozen, arguments)),
                 timeout_s=self.timeout_s,
                 read=lambda value: checked(plain_copy(value)),
                 late=self._late,
@@ -202,8 +202,8 @@ class ProtocolCalls:
             reason = str(error)
         self.fallbacks.append(Fallback(role, reason))
         kind = (role, reason.partition(":")[0])
-        if kind not in self._told:
-            self._told.add(kind)
+        if kind not in self._warnings:
+            self._warnings.add(kind)
             warn_user(f"{role} {own.version} failed ({reason}): the default stands in, wherever it fails.")
         return default()
 
@@ -213,7 +213,10 @@ class ProtocolCalls:
             msg = "RecursionError: it was called within itself"
             raise CallFailedError(msg)
         self._late[:] = [thread for thread in self._late if thread.is_alive()]
-        late = next((one.reason for one in self.fallbacks if one.role == role and one.reason.startswith(LATE)), "")
+        late = next(
+            (failure.reason for failure in self.fallbacks if failure.role == role and failure.reason.startswith(LATE)),
+            "",
+        )
         if late or len(self._late) >= MOSTLATE:
             raise CallFailedError(late or f"{LATE}{len(self._late)} earlier calls still run")
 
@@ -284,7 +287,7 @@ def plain_copy(value: Any) -> Any:  # noqa: ANN401 - whatever a user's callable 
     if len(parts) > MOST_PARTS:
         msg = f"a list must have at most {MOST_PARTS:,} parts, got more"
         raise ValueError(msg)
-    kind = next((one for one in (Slot, GapReading, QuestionGap, Reply, FieldValue) if isinstance(value, one)), None)
+    kind = next((form for form in (Slot, GapReading, QuestionGap, Reply, FieldValue) if isinstance(value, form)), None)
     copied = tuple(map(plain_copy, parts))
     return copied if kind is None else TypeAdapter(kind).validate_python(kind(*copied))
 
@@ -302,9 +305,9 @@ def _taken(value: Any, kind: type[T]) -> T:  # noqa: ANN401
 def _parsed(value: Any, documents: Sequence[Chunk]) -> ParsedQuestion:  # noqa: ANN401
     parsed = _taken(value, ParsedQuestion)
     for name in SLOTS:
-        told = getattr(parsed, name).value
-        if told is not None and not 0 < len(told.strip()) <= LONGEST:
-            msg = f"{name} must be None or a text of 1 to {LONGEST} characters, got {told!r:.40}"
+        text = getattr(parsed, name).value
+        if text is not None and not 0 < len(text.strip()) <= LONGEST:
+            msg = f"{name} must be None or a text of 1 to {LONGEST} characters, got {text!r:.40}"
             raise ValueError(msg)
     page = parsed.page_scope.value or ""
     if page.isdecimal() and not int(page):
@@ -349,25 +352,25 @@ def _is_reading(reading: GapReading, kind: str, documents: Sequence[Chunk]) -> b
     known = names | {*roles.values(), *TASKS, *MORE_TASKS, "newest", "oldest"}
     needed = [text or value, *([] if quote else [value])]
     return all(
-        one in known
-        or _stands(one, documents)
-        or (kind == "page_scope" and is_scope(one, documents))
-        or bool(quote and stems(one) and set(stems(quote)).issuperset(stems(one)))  # a label of several cells
-        for one in needed
+        part in known
+        or _stands(part, documents)
+        or (kind == "page_scope" and is_scope(part, documents))
+        or bool(quote and stems(part) and set(stems(quote)).issuperset(stems(part)))  # a label of several cells
+        for part in needed
     )
 
 
-def _reply(value: Any, asked: ReplyRequest) -> Reply:  # noqa: ANN401
+def _reply(value: Any, request: ReplyRequest) -> Reply:  # noqa: ANN401
     reply = _taken(value, Reply)
-    taken = checked_reply(reply, asked)
-    values = {asked.proposed, *(reading.value for reading in asked.readings)}
+    taken = checked_reply(reply, request)
+    values = {request.proposed, *(reading.value for reading in request.readings)}
     is_own = bool(reply.quote) and reply.value not in values
     if (
         (taken.kind == "not_understood") != (reply.kind == "not_understood")
         or not values.issuperset(reply.declined)
-        or (reply.quote and not _stands(reply.quote, asked.documents))
+        or (reply.quote and not _stands(reply.quote, request.documents))
         or (is_own and not _stands(reply.value, [Chunk("quote", reply.quote, "quote")]))
-        or (reply.kind == "yes" and reply.value not in {"", asked.proposed})
+        or (reply.kind == "yes" and reply.value not in {"", request.proposed})
     ):
         shown = f"{reply.kind} {reply.value!r:.80} {reply.quote!r:.80}".strip()
         msg = f"a reply must name what is on offer or what the documents state, got {shown}"
@@ -378,12 +381,12 @@ def _reply(value: Any, asked: ReplyRequest) -> Reply:  # noqa: ANN401
 def _value(value: Any, chunks: Sequence[Chunk]) -> FieldValue | None:  # noqa: ANN401
     if value is None:
         return None
-    told = _taken(value, FieldValue)
-    if not _stands(told.quote, chunks) or not _stands(told.value, [Chunk("quote", told.quote, "quote")]):
-        came = f"{told.quote[:80]!r} for {told.value[:80]!r}"
-        msg = f"its quote must stand in the passages and hold the value, got {came}"
+    answer = _taken(value, FieldValue)
+    if not _stands(answer.quote, chunks) or not _stands(answer.value, [Chunk("quote", answer.quote, "quote")]):
+        shown = f"{answer.quote[:80]!r} for {answer.value[:80]!r}"
+        msg = f"its quote must stand in the passages and hold the value, got {shown}"
         raise ValueError(msg)
-    return told
+    return answer
 
 
 def _stands(text: str, chunks: Sequence[Chunk]) -> bool:
@@ -406,26 +409,26 @@ def _letters(text: str) -> str:
     return " ".join(re.sub(r"[|;*#>]+", " ", straight).split()).replace(" :", ":")
 
 
-def checked_reply(reply: Reply, asked: ReplyRequest) -> Reply:  # noqa: PLR0911 - a way out for each case
+def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:  # noqa: PLR0911 - a way out for each case
     """A reply that names only what there is: a value on offer, one that the documents quote, a page, a task.
 
     One that says yes names the proposal; one that declines nothing in particular declines it.
     """
-    values = {reading.value for reading in asked.readings}
-    declined = tuple(value for value in reply.declined if value in values or value == asked.proposed)
+    values = {reading.value for reading in request.readings}
+    declined = tuple(value for value in reply.declined if value in values or value == request.proposed)
     if reply.kind == "yes":
-        return NOT_UNDERSTOOD if asked.proposed is None else Reply("chosen", asked.proposed)
+        return NOT_UNDERSTOOD if request.proposed is None else Reply("chosen", request.proposed)
     if reply.kind == "declined":
-        declined = declined or (() if asked.proposed is None else (asked.proposed,))
+        declined = declined or (() if request.proposed is None else (request.proposed,))
         return Reply("declined", declined=declined) if declined else NOT_UNDERSTOOD
     if reply.kind not in {"chosen", "own_value", "page", "corrected"} or not reply.value or reply.value in declined:
         return NOT_UNDERSTOOD
     if reply.value in values:
         return Reply("chosen", reply.value, declined=declined)
-    is_task = asked.kind == "intent" and reply.value in MORE_TASKS
-    if is_task or (asked.kind == "page_scope" and is_scope(reply.value, asked.documents)):
+    is_task = request.kind == "intent" and reply.value in MORE_TASKS
+    if is_task or (request.kind == "page_scope" and is_scope(reply.value, request.documents)):
         return Reply("page", reply.value, declined=declined)
-    if reply.quote and own_statement(reply, asked.documents) is not None and len(reply.value) <= LONGEST:
+    if reply.quote and own_statement(reply, request.documents) is not None and len(reply.value) <= LONGEST:
         return Reply("own_value", reply.value, reply.quote, declined)
     return NOT_UNDERSTOOD
 

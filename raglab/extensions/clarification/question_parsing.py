@@ -45,8 +45,9 @@ def parse_question(question: str, documents: Sequence[Chunk] = (), /, *, pack: P
     """A question as typed fields; what it says nothing of is empty, with confidence 0.
 
     Args:
-      question: as it was asked, English or French. documents: passages of the documents it is asked of. pack: names of
-        fields and roles.
+      question: text of the question, English or French.
+      documents: passages of the documents that it is asked of.
+      pack: names of fields and roles.
 
     Source: rule S5.1.
 
@@ -157,8 +158,8 @@ def topic_words(text: str) -> tuple[str, ...]:
     # `notice` names a paper or a time: where the question asks for the time by it, it is what is asked about.
     form = _form_words() - {match[0].split()[0] for match in expression("duration").finditer(text)}
     bare = expression("url").sub(" ", expression("email").sub(" ", text))  # `mail address` says a kind in two words
-    kept = (word for word in split_words(bare) if stems(word) and word not in form and not word.isdigit())
-    return tuple(dict.fromkeys(kept))
+    words = (word for word in split_words(bare) if stems(word) and word not in form and not word.isdigit())
+    return tuple(dict.fromkeys(words))
 
 
 def is_kind_word(word: str) -> bool:
@@ -195,23 +196,23 @@ def wanted_kinds(text: str) -> frozenset[str]:
         return frozenset({"quantity"})
     if _HOW_LONG.search(text):  # `how long are phone calls kept` names a phone and asks for a time
         return frozenset({"duration"})
-    told = [kind for kind in WANTED if expression(kind).search(text)]
-    if expression("numbered").search(text) and not {"phone", "reference"} & set(told):
+    kinds = [kind for kind in WANTED if expression(kind).search(text)]
+    if expression("numbered").search(text) and not {"phone", "reference"} & set(kinds):
         return _NUMBERED  # a number, be it the deposit's, is no sum
-    if "duration" in told and "date" in told:
-        told = ["date"] if re.search(r"(?<!\w)(?:when|quand|date)(?!\w)", text) else ["duration"]
-    if expression("contact").search(text) and not {"phone", "email"} & set(told):
-        told = [*told, *(("name",) if expression("who").search(text) else ("phone", "email"))]
+    if "duration" in kinds and "date" in kinds:
+        kinds = ["date"] if re.search(r"(?<!\w)(?:when|quand|date)(?!\w)", text) else ["duration"]
+    if expression("contact").search(text) and not {"phone", "email"} & set(kinds):
+        kinds = [*kinds, *(("name",) if expression("who").search(text) else ("phone", "email"))]
     elif expression("who").search(text):
-        told = ["name"]
-    if "amount" in told and len(told) > 1 and not re.search(r"(?<!\w)(?:how much|combien(?! de))(?!\w)", text):
-        told = [kind for kind in told if kind != "amount"]
-    if not told and expression("count").search(text):
-        told = ["quantity", "number", "duration"]
-    return frozenset(told) | ({"percentage"} if "amount" in told else set())
+        kinds = ["name"]
+    if "amount" in kinds and len(kinds) > 1 and not re.search(r"(?<!\w)(?:how much|combien(?! de))(?!\w)", text):
+        kinds = [kind for kind in kinds if kind != "amount"]
+    if not kinds and expression("count").search(text):
+        kinds = ["quantity", "number", "duration"]
+    return frozenset(kinds) | ({"percentage"} if "amount" in kinds else set())
 
 
 def shared_topic(words: Iterable[str], texts: Sequence[str]) -> tuple[str, ...]:
     """Words of a topic that every one of some texts has."""
     own = [frozenset(stems(text)) for text in texts]
-    return tuple(word for word in words if all(any(meets(stem(word), one) for one in names) for names in own))
+    return tuple(word for word in words if all(any(meets(stem(word), name) for name in names) for names in own))

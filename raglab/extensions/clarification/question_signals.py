@@ -29,7 +29,9 @@ FIRST = 8  # hits whose documents are read
 class QuestionSignals:
     """The family of signals: documents of a corpus and what they call things, made ready for the first question.
 
-    chunks: of the corpus, without the rows of its tables. pack: of its trade.
+    Attributes:
+      chunks: chunks of the corpus, without the rows of its tables.
+      pack: pack of its trade.
     """
 
     chunks: tuple[Chunk, ...] = field(repr=False)

@@ -40,8 +40,8 @@ def value_text(value: str, language: str, kind: str = "", text: str = "") -> str
     if value.isdecimal() and len(value) < YEAR and kind in {PAGE_SCOPE, ""}:
         return str(words["say_page"]).format(page=value)
     if value in _IN_WORDS and (kind in {PAGE_SCOPE, "intent", "date_scope", ""}):
-        told = str(words[f"say_{value}"])
-        return f"{told} ({text})" if text and kind == "date_scope" else told
+        phrase = str(words[f"say_{value}"])
+        return f"{phrase} ({text})" if text and kind == "date_scope" else phrase
     return text or value
 
 
@@ -59,8 +59,12 @@ def question_text(
     """The question put to the user.
 
     Args:
-      gap: with the readings that are offered. proposed: value that would be taken. learned: whether earlier replies
-        name it. failed: value that was tried before and gave nothing.
+      gap: the gap, with the readings on offer.
+      language: of the user.
+      proposed: value that a yes takes.
+      learned: whether earlier replies name it.
+      failed: value that was tried before and gave nothing.
+      pack: names of fields.
 
     Source: the clarification article, cases 1 and 12.
 
@@ -81,8 +85,8 @@ def question_text(
     why = "votes" if learned else proposed if proposed == "cite" else gap.reason
     reason = str(words.get(f"reason_{why}", "")).format(field=field)
     before = value_text(failed, language, gap.kind)
-    told = str(words[f"text_{key}"])
-    text = told.format(
+    template = str(words[f"text_{key}"])
+    text = template.format(
         field=field,
         options=mark.join(texts.values()),
         proposed=texts.get(proposed, proposed),

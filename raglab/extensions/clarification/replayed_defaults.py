@@ -40,15 +40,15 @@ class ReplayedRows:
         self._steps: dict[int, dict[tuple[str, int], ClarificationDefault] | None] = {}
         self._folds: dict[str, tuple[int, dict[int, ClarificationDefault], list[str]]] = {}
 
-    def compare(self, kept: Mapping[str, Any], after: str = "") -> tuple[ClarificationDefault | None, list[str]]:
+    def compare(self, record: Mapping[str, Any], after: str = "") -> tuple[ClarificationDefault | None, list[str]]:
         """A version as its changes give it, None where they do not; and what differs from what the log keeps.
 
         Args:
-          kept: the version, as the log has it. after: of which change, in words.
+          record: the version, as the log has it. after: of which change, in words.
         """
-        row, differences = self._row(kept["row_id"], kept["version"], int(kept["cause"]))
-        if not differences and (row is None or row_body(row) != kept["body"]):
-            version = f"row {kept['row_id']} version {kept['version']}{after}"
+        row, differences = self._row(record["row_id"], record["version"], int(record["cause"]))
+        if not differences and (row is None or row_body(row) != record["body"]):
+            version = f"row {record['row_id']} version {record['version']}{after}"
             differences = [f"{version}: its body differs from what the changes give"]
         return row, differences
 
@@ -57,14 +57,14 @@ class ReplayedRows:
         if self._log.chained:
             if cause not in self._steps:
                 self._steps[cause] = self._step(cause)
-            made = self._steps[cause]
-            if made is not None:
-                return made.get((row_id, version)), []
+            step = self._steps[cause]
+            if step is not None:
+                return step.get((row_id, version)), []
         known = self._folds.get(row_id)
         if known is None or known[0] < cause:
             until = max(cause, self._until)
-            found, wrong = self._folded(row_id, until)
-            known = self._folds[row_id] = (until, found, wrong)
+            versions, wrong = self._folded(row_id, until)
+            known = self._folds[row_id] = (until, versions, wrong)
         return known[1].get(version), known[2]
 
     def _step(self, cause: int) -> dict[tuple[str, int], ClarificationDefault] | None:
@@ -80,77 +80,77 @@ class ReplayedRows:
         try:
             parent = None if before is None else parse_row(before["body"])
             known = {} if parent is None else {parent.row_id: parent}
-            made = fold(known, change_of(self._log, row, self._learners))
+            versions = fold(known, change_of(self._log, row, self._learners))
         except (ValueError, KeyError, TypeError):
             return None
-        return {(one.row_id, one.version): one for one in made}
+        return {(version.row_id, version.version): version for version in versions}
 
     def _folded(self, row_id: str, until: int) -> tuple[dict[int, ClarificationDefault], list[str]]:
-        found: dict[int, ClarificationDefault] = {}
+        versions: dict[int, ClarificationDefault] = {}
         try:
             for row in row_versions(self._log, row_id, until):
                 if row.row_id == row_id:
-                    found[row.version] = row
+                    versions[row.version] = row
         except (ValueError, KeyError, TypeError) as error:
-            return found, [f"row {row_id} cannot be rebuilt: {error}"]
-        return found, []
+            return versions, [f"row {row_id} cannot be rebuilt: {error}"]
+        return versions, []
 
 
 def replay_defaults(
-    events: RequestEvents, anew: ReplayedRows, learner: DefaultLearner
+    events: RequestEvents, replay: ReplayedRows, learner: DefaultLearner
 ) -> tuple[tuple[ReplayedDefault, ...], list[str]]:
     """Rows that a request used, rebuilt from the changes before it; and what differs from what is recorded."""
-    found, differences = [], []
+    defaults, differences = [], []
     for used, table in (("applied", APPLICATIONS), ("asked", CLARIFICATIONS)):
         for row in events.of(table):
-            then, wrong = _replay_row(events, row, anew)
+            replayed_row, wrong = _replay_row(events, row, replay)
             differences += wrong
-            one = _replay_default(events, row, then, learner, used)
-            told = f"{used} {one.value or 'nothing'}, row {one.row_id} version {one.version}"
-            pairs = (("confidence", one.confidence), ("gate", one.gate), ("votes", dict(one.votes)))
+            default = _replay_default(events, row, replayed_row, learner, used)
+            default_label = f"{used} {default.value or 'nothing'}, row {default.row_id} version {default.version}"
+            pairs = (("confidence", default.confidence), ("gate", default.gate), ("votes", dict(default.votes)))
             differences += [
-                f"{told}: {name} {row[name]} is recorded, the changes before it give {value}"
+                f"{default_label}: {name} {row[name]} is recorded, the changes before it give {value}"
                 for name, value in pairs
                 if row[name] != value
             ]
-            found.append((int(row["seq"]), one))
-    return tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), differences
+            defaults.append((int(row["seq"]), default))
+    return tuple(default for _, default in sorted(defaults, key=lambda pair: pair[0])), differences
 
 
 def _replay_row(
-    events: RequestEvents, row: Mapping[str, Any], anew: ReplayedRows
+    events: RequestEvents, row: Mapping[str, Any], replay: ReplayedRows
 ) -> tuple[ClarificationDefault, list[str]]:
     """Row of the version that is recorded, folded from the changes up to the one that made it."""
     of, version = row["row_id"], row["version"]
-    kept = events.version(of, version)
-    if kept is None:
+    record = events.version(of, version)
+    if record is None:
         empty = empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"]))
         return empty, [] if version == empty.version else [f"row {of} has no version {version} in the log"]
-    then, wrong = anew.compare(kept)
-    return then or empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"])), wrong
+    replayed_row, wrong = replay.compare(record)
+    return replayed_row or empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"])), wrong
 
 
 def _replay_default(
-    events: RequestEvents, row: Mapping[str, Any], then: ClarificationDefault, stated: DefaultLearner, used: str
+    events: RequestEvents, row: Mapping[str, Any], replayed_row: ClarificationDefault, stated: DefaultLearner, used: str
 ) -> ReplayedDefault:
     learner = (
         stated if stated.ask_below <= stated.apply_above else DefaultLearner()
     )  # edited: among the differences already
-    verdict = row_gate(then, learner)
-    requests = then.requests if _is_counted(events, row) else then.requests + 1
-    before = then.model_copy(update={"requests": requests - 1})
+    verdict = row_gate(replayed_row, learner)
+    requests = replayed_row.requests if _is_counted(events, row) else replayed_row.requests + 1
+    before = replayed_row.model_copy(update={"requests": requests - 1})
     return ReplayedDefault(
         used=used,
         kind=row["kind"],
         value=row["value"] if used == "applied" else row["proposed"],
-        target_field=then.target_field,
-        doctype=then.doctype,
-        sub_conditions=dict(then.sub_conditions),
-        row_id=then.row_id,
-        version=then.version,
-        confidence=then.confidence,
-        sample_size=then.sample_size,
-        votes=dict(then.candidate_votes),
+        target_field=replayed_row.target_field,
+        doctype=replayed_row.doctype,
+        sub_conditions=dict(replayed_row.sub_conditions),
+        row_id=replayed_row.row_id,
+        version=replayed_row.version,
+        confidence=replayed_row.confidence,
+        sample_size=replayed_row.sample_size,
+        votes=dict(replayed_row.candidate_votes),
         gate=verdict,
         requests=requests,
         asks=asks(before, learner),
@@ -163,29 +163,32 @@ def _is_counted(events: RequestEvents, row: Mapping[str, Any]) -> bool:
     """Whether the version that is recorded counts this request already."""
     for change in events.of(CHANGES):
         if change["kind"] == "met" and change["row_id"] == row["row_id"]:
-            made = (one for one in events.versions(int(change["seq"])) if one["row_id"] == row["row_id"])
-            return any(bool(one["version"] <= row["version"]) for one in made)
+            records = (record for record in events.versions(int(change["seq"])) if record["row_id"] == row["row_id"])
+            return any(bool(record["version"] <= row["version"]) for record in records)
     return False
 
 
-def signal_changes(events: RequestEvents, anew: ReplayedRows) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
+def signal_changes(events: RequestEvents, replay: ReplayedRows) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
     """Changes that a request made, each with the version that followed; and what differs when they are folded anew."""
-    found, differences = [], []
+    signals, differences = [], []
     for change in events.of(CHANGES):
-        made = events.versions(int(change["seq"]))
-        for kept in made:
-            _, wrong = anew.compare(kept, f" after {change['kind']} {change['signal']}".rstrip())
-            differences += [one for one in (*wrong, *_column_differences(kept)) if one not in differences]
-            if kept["row_id"] == change["row_id"]:
-                told_by = {name: change[name] for name in ("at", "kind", "signal", "value", "corrected_to", "row_id")}
-                found.append(told_by | {"version": kept["version"], "confidence": kept["confidence"]})
-        if not made:
+        records = events.versions(int(change["seq"]))
+        for record in records:
+            _, wrong = replay.compare(record, f" after {change['kind']} {change['signal']}".rstrip())
+            differences += [text for text in (*wrong, *_column_differences(record)) if text not in differences]
+            if record["row_id"] == change["row_id"]:
+                columns = {name: change[name] for name in ("at", "kind", "signal", "value", "corrected_to", "row_id")}
+                signals.append(columns | {"version": record["version"], "confidence": record["confidence"]})
+        if not records:
             differences.append(f"change {change['seq']} ({change['kind']}) has no version of its row")
-    return tuple(found), differences
+    return tuple(signals), differences
 
 
-def _column_differences(kept: Mapping[str, Any]) -> Iterator[str]:
+def _column_differences(record: Mapping[str, Any]) -> Iterator[str]:
     """Columns of a version that are not those of its body."""
     for name in ("target_field", "doctype", "confidence", "sample_size"):
-        if isinstance(kept["body"], Mapping) and kept[name] != kept["body"].get(name):
-            yield f"row {kept['row_id']} version {kept['version']}: {name} {kept[name]!r} is recorded beside its body"
+        if isinstance(record["body"], Mapping) and record[name] != record["body"].get(name):
+            yield (
+                f"row {record['row_id']} version {record['version']}: "
+                f"{name} {record[name]!r} is recorded beside its body"
+            )

@@ -62,8 +62,8 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
 
     Example:
       >>> deposits = (GapReading("Pet deposit"), GapReading("Rent deposit"))
-      >>> asked = ReplyRequest("What is the deposit?", "field_type", "deposit", deposits, "Pet deposit")
-      >>> read_reply("the rent one", asked), read_reply("banana", asked).kind, read_reply("no", asked).declined
+      >>> request = ReplyRequest("What is the deposit?", "field_type", "deposit", deposits, "Pet deposit")
+      >>> read_reply("the rent one", request), read_reply("banana", request).kind, read_reply("no", request).declined
       (Reply(kind='chosen', value='Rent deposit', quote='', declined=()), 'not_understood', ('Pet deposit',))
     """
     text = _spelled(reply)
@@ -111,12 +111,12 @@ def _is_stated(text: str, request: ReplyRequest) -> bool:
         )
         if not is_sum and not any(re.search(rf"(?<!\d){re.escape(run)}(?!\d)", plain(each)) for each in texts):
             return False
-    told = {value_key(value.text) for value in values_in(text) if value.kind not in {"number", "time"}}
+    value_keys = {value_key(value.text) for value in values_in(text) if value.kind not in {"number", "time"}}
     return (
-        not told
+        not value_keys
         or not request.documents
-        or told <= known
-        or all(any(key in value_key(each) for each in texts) for key in told)
+        or value_keys <= known
+        or all(any(key in value_key(each) for each in texts) for key in value_keys)
     )
 
 
@@ -126,7 +126,9 @@ def _is_question(held: _Held, request: ReplyRequest) -> bool:
         return True
     if re.match(expression("asking_back").pattern, bare(held.text)) is None:
         return False
-    own = set(split_words(plain(" ".join((request.question, *(text for one in request.readings for text in one))))))
+    own = set(
+        split_words(plain(" ".join((request.question, *(text for reading in request.readings for text in reading)))))
+    )
     own |= {*split_words(" ".join(entries("page"))), *(word for name in held.names for word in split_words(name))}
     return bool({*split_words(held.restored(held.text))} - own - set(entries("articles")))
 
@@ -152,14 +154,14 @@ def _says(words: Sequence[str], key: str, beside: str) -> bool:
 
 def _opening(text: str) -> tuple[str, str]:
     """Whether a reply opens with yes or no, once or more, and what follows; with both it is neither."""
-    for key, told in (("opening_no", "no"), ("agreeing", "yes")):
+    for key, word in (("opening_no", "no"), ("agreeing", "yes")):
         opening = re.compile(rf"(?:{'|'.join(entries(key))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)")
         rest = text
         # `not`, `wrong` or `right` may go on to say of what, so that it is no answer by itself.
-        while (match := opening.match(rest)) and not (told == "no" and expression("going_on").match(rest, match.end())):
+        while (match := opening.match(rest)) and not (word == "no" and expression("going_on").match(rest, match.end())):
             rest = rest[match.end() :]
         if rest != text:
-            return told, rest
+            return word, rest
     return "", text
 
 
@@ -183,7 +185,7 @@ def _parts(text: str, request: ReplyRequest) -> tuple[list[str], list[str]]:
     marked = re.sub(whole_words(entries("because")), r" | \g<0>", marked)
     affirmed: list[str] = []
     denied: list[str] = []
-    for part in filter(None, (_without_and(one) for one in _PART.split(marked))):
+    for part in filter(None, (_without_and(piece) for piece in _PART.split(marked))):
         (denied if expression("setting_aside").search(part) else affirmed).append(held.restored(part))
     return affirmed, denied
 
@@ -230,7 +232,7 @@ def _pages_spelled(text: str, request: ReplyRequest) -> str:
 def _named(text: str, request: ReplyRequest) -> Reply:
     """What the parts of a reply name, those that set something aside apart from the others."""
     held = _with_names_held(text, request)
-    opening, rest = (held.restored(one) for one in _opening(held.text))  # the `no` of a name opens nothing
+    opening, rest = (held.restored(words) for words in _opening(held.text))  # the `no` of a name opens nothing
     affirmed, denied = _parts(rest, request)
     chosen = _chosen(affirmed, request)
     turned_down, mentioned, is_bare = _turned_down(denied, request)
@@ -270,26 +272,28 @@ def _bare_answer(opening: str, rest: str, request: ReplyRequest) -> Reply:
 def _chosen(affirmed: Sequence[str], request: ReplyRequest) -> Reply:
     """The only value that the parts of a reply name; one without a value where they name none and say nothing."""
     by_part = [(part, mention(part, request)) for part in affirmed]
-    values = {one.named.value for _, one in by_part if one is not None}
+    values = {naming.named.value for _, naming in by_part if naming is not None}
     if len(values) > 1 and request.kind == PAGE_SCOPE:  # `page 1 is only the cover, try page 3`
-        by_part = [(part, one) for part, one in by_part if not expression("only_cover").search(part)]
-        values = {one.named.value for _, one in by_part if one is not None}
+        by_part = [(part, naming) for part, naming in by_part if not expression("only_cover").search(part)]
+        values = {naming.named.value for _, naming in by_part if naming is not None}
     if not values:
         return _stated_elsewhere(affirmed, request)
-    if len(values) > 1 or "" in values or _are_two([part for part, one in by_part if one is not None], request):
+    if len(values) > 1 or "" in values or _are_two([part for part, naming in by_part if naming is not None], request):
         return NOT_UNDERSTOOD
-    named = next(one.named for _, one in by_part if one is not None)
-    reading = next((one for one in request.readings if one.value == named.value), None)
-    told = all(_is_accounted(part, one, reading, request) for part, one in by_part)
-    return named if told and any(one is not None and not one.rest for _, one in by_part) else NOT_UNDERSTOOD
+    named = next(naming.named for _, naming in by_part if naming is not None)
+    reading = next((option for option in request.readings if option.value == named.value), None)
+    is_clear = all(_is_accounted(part, naming, reading, request) for part, naming in by_part)
+    return (
+        named if is_clear and any(naming is not None and not naming.rest for _, naming in by_part) else NOT_UNDERSTOOD
+    )
 
 
 def _are_two(parts: Sequence[str], request: ReplyRequest) -> bool:
     """Whether two parts name one reading by words of it that they do not share: `the lamp, the strap`."""
-    names = {name for one in request.readings for name in phrases(one)}
+    names = {name for reading in request.readings for name in phrases(reading)}
     words = [frozenset(stems(bare(part))) - manners() - chatter() - asked_stems(request) for part in parts]
     partial = [own for part, own in zip(parts, words, strict=True) if own and bare(part) not in names]
-    texts = [frozenset(stems(shown_text(one, request))) for one in request.readings]
+    texts = [frozenset(stems(shown_text(reading, request))) for reading in request.readings]
     partial = [own for own in partial if any(own <= text for text in texts)]
     return any(not first & second for first, second in combinations(partial, 2))
 
@@ -315,24 +319,24 @@ def _names_label(part: str, request: ReplyRequest) -> bool:
     own = frozenset(stems(bare(expression("because").sub(" ", part)))) - manners() - asked_stems(request)
     if not own:
         return False
-    names = {name for one in statements(request.documents) for name in (one.label, one.heading)}
+    names = {name for statement in statements(request.documents) for name in (statement.label, statement.heading)}
     return any(own <= frozenset(stems(name)) for name in names)
 
 
 def _tells_of_another(text: str, reading: GapReading | None, request: ReplyRequest) -> bool:
     """Whether a text has a word, value or place of another reading than one: `because 2 is paid`."""
-    others = [one for one in request.readings if one != reading]
+    rivals = [option for option in request.readings if option != reading]
     own = asked_stems(request) | (frozenset[str]() if reading is None else frozenset(stems(" ".join(reading))))
     why = expression("because").sub(" ", text)
-    apart = {one for one in stems(why) if not has(own, one) and not one.isdigit()} - manners() - chatter()
-    if any(has(frozenset(stems(shown_text(one, request))), word) for one in others for word in apart):
+    apart = {word for word in stems(why) if not has(own, word) and not word.isdigit()} - manners() - chatter()
+    if any(has(frozenset(stems(shown_text(rival, request))), word) for rival in rivals for word in apart):
         return True
-    told = told_values(text) - (frozenset() if reading is None else held_values(reading))
-    if any(told & held_values(one) for one in others):
+    values = told_values(text) - (frozenset() if reading is None else held_values(reading))
+    if any(values & held_values(rival) for rival in rivals):
         return True
     subject = bare(why)
     placed = {by_place(word, request) for word in (subject, *tokens(text)) if word == subject or word[:1].isdigit()}
-    return any(one in placed for one in others)
+    return any(rival in placed for rival in rivals)
 
 
 def _stated_elsewhere(affirmed: Sequence[str], request: ReplyRequest) -> Reply:
@@ -340,8 +344,8 @@ def _stated_elsewhere(affirmed: Sequence[str], request: ReplyRequest) -> Reply:
     if not affirmed:
         return Reply("declined")
     text = " ".join(affirmed)
-    found = None if is_joined(bare(text)) and len(affirmed) > 1 else own_value(text, request)
-    return Reply("declined") if found is None else found
+    reply = None if is_joined(bare(text)) and len(affirmed) > 1 else own_value(text, request)
+    return Reply("declined") if reply is None else reply
 
 
 def _turned_down(denied: Sequence[str], request: ReplyRequest) -> tuple[tuple[str, ...] | None, frozenset[str], bool]:

@@ -47,9 +47,11 @@ _ENDINGS = re.compile(r"(?:ations?|ings?|ages?|ed|es|e|s)$")
 
 
 class Mention(NamedTuple):
-    """What a part of a reply names; `not_understood` for several pages, or one that does not exist.
+    """What a part of a reply names.
 
-    rest: words of the part that its name does not account for.
+    Attributes:
+      named: the reply by this part; `not_understood` for several pages, or for a page that does not exist.
+      rest: words of the part that its name does not account for.
     """
 
     named: Reply
@@ -72,21 +74,23 @@ def _task_beside(part: str, request: ReplyRequest) -> Mention | None:
     tasks = [task for task in MORE_TASKS if expression(f"task_{task}").search(part)]
     if request.kind != "intent" or len(tasks) != 1:
         return None
-    left = expression(f"task_{tasks[0]}").sub(" ", bare(part))
+    residue = expression(f"task_{tasks[0]}").sub(" ", bare(part))
     fillers = manners() | chatter()
-    rest = _joined_words(left) if is_joined(left) else unknown_words(left, fillers, asked_stems(request))
+    rest = _joined_words(residue) if is_joined(residue) else unknown_words(residue, fillers, asked_stems(request))
     return Mention(Reply("page", tasks[0]), rest)
 
 
 def _reading_named(part: str, request: ReplyRequest) -> GapReading | None:
     """The only reading that a part names: by its name, place, value, or words that it alone has."""
     readings = request.readings
-    sizes = {one: max((len(name) for name in phrases(one) if _holds(part, name)), default=0) for one in readings}
+    sizes = {
+        reading: max((len(name) for name in phrases(reading) if _holds(part, name)), default=0) for reading in readings
+    }
     longest = max(sizes.values(), default=0)
     if longest:
-        by_name = [one for one, size in sizes.items() if size == longest]
-        left = without_names(part, by_name[0])
-        apart = any(_holds(left, name) for one in readings if one != by_name[0] for name in phrases(one))
+        by_name = [reading for reading, size in sizes.items() if size == longest]
+        residue = without_names(part, by_name[0])
+        apart = any(_holds(residue, name) for reading in readings if reading != by_name[0] for name in phrases(reading))
         return by_name[0] if len(by_name) == 1 and not apart else None
     return (
         by_place(bare(part), request)
@@ -106,31 +110,31 @@ def _rest(part: str, reading: GapReading, request: ReplyRequest) -> tuple[str, .
     """Content words of a part that a reading does not account for; where the part joins two things, chatter counts."""
     if reading in {by_place(bare(part), request), _by_initials(bare(part), request.readings)}:
         return ()
-    left = without_names(bare(part), reading)
+    residue = without_names(bare(part), reading)
     if by_time(part, request) == reading:  # before and behind its article: `celui du debut`, `l'ancien`
         times = time_words("newer", "older")
-        left = times.sub(" ", without_names(bare(times.sub(" ", part)), reading))
+        residue = times.sub(" ", without_names(bare(times.sub(" ", part)), reading))
     by_words = _by_value(part, request.readings) or _by_words(part, request)
-    if by_size(part, request) == reading and left == bare(part) and by_words is None:  # `less` turns a name down
-        left = re.sub(whole_words((*entries("smaller"), *entries("larger"))), " ", left)
-    for value in values_in(left):
+    if by_size(part, request) == reading and residue == bare(part) and by_words is None:  # `less` turns a name down
+        residue = re.sub(whole_words((*entries("smaller"), *entries("larger"))), " ", residue)
+    for value in values_in(residue):
         if value_key(value.text) in held_values(reading):
-            left = left.replace(value.text, " ")
+            residue = residue.replace(value.text, " ")
     if _by_task(part, request) == reading:
-        left = expression(f"task_{reading.value}").sub(" ", expression(reading.value).sub(" ", left))
+        residue = expression(f"task_{reading.value}").sub(" ", expression(reading.value).sub(" ", residue))
     fillers = manners() | chatter() | heads()
     names = asked_stems(request) | frozenset(stems(own_text(reading, request)))
     fillers |= _word_stems(("holders",)) if request.kind == "intent" else frozenset()  # `quote the text`
     # What is joined to a name, or joins two words of it, is another thing: `the lamp and the strap` of one sentence.
-    if is_joined(left):
-        return _joined_words(left)
+    if is_joined(residue):
+        return _joined_words(residue)
     if by_heading(_placing_words(part, request), request) == reading:
         names |= heading_stems(reading, request)
         fillers |= _word_stems(("holders",))
     if by_page(part, request) == reading:
-        fillers |= _word_stems(("page_words",)) | frozenset(re.findall(r"\d+", left))
-    others = words_of_others(reading, request)
-    return unknown_words(left, fillers - others, names - others)
+        fillers |= _word_stems(("page_words",)) | frozenset(re.findall(r"\d+", residue))
+    foreign_words = words_of_others(reading, request)
+    return unknown_words(residue, fillers - foreign_words, names - foreign_words)
 
 
 def _joined_words(text: str) -> tuple[str, ...]:
@@ -143,14 +147,14 @@ def _joined_words(text: str) -> tuple[str, ...]:
 def words_of_others(reading: GapReading | None, request: ReplyRequest) -> frozenset[str]:
     """Stems in the names of readings beside one, that are none of its own, the question's or the field's."""
     own = asked_stems(request) | frozenset(() if reading is None else stems(shown_text(reading, request)))
-    texts = (shown_text(one, request) for one in request.readings if one != reading)
+    texts = (shown_text(rival, request) for rival in request.readings if rival != reading)
     return frozenset(word for text in texts for word in stems(text) if not has(own, word)) - manners()
 
 
 def unknown_words(text: str, fillers: frozenset[str], names: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Stems of a text that are no fillers and meet no name: `against` is no form of `again`."""
-    said = (*stems(text), *(word for word in split_words(text) if len(word) == 1 and word not in STOP_WORDS))
-    return tuple(sorted(set(said) - fillers - shared_stems(said, names)))
+    words = (*stems(text), *(word for word in split_words(text) if len(word) == 1 and word not in STOP_WORDS))
+    return tuple(sorted(set(words) - fillers - shared_stems(words, names)))
 
 
 def content_words(text: str, request: ReplyRequest) -> frozenset[str]:
@@ -206,7 +210,7 @@ def held_phrases(text: str, request: ReplyRequest) -> tuple[str, ...]:
     """Names of readings, and other words for tasks that a text holds, the longest first."""
     names = {name for reading in request.readings for name in phrases(reading) if len(name) > NAME_LETTERS}
     if request.kind == "intent":
-        keys = [f"task_{task}" for task in (*MORE_TASKS, *(one.value for one in request.readings))]
+        keys = [f"task_{task}" for task in (*MORE_TASKS, *(reading.value for reading in request.readings))]
         names |= {match[0] for key in keys for match in expression(key).finditer(text)}
     return tuple(sorted(names, key=lambda name: (-len(name), name)))
 
@@ -225,10 +229,10 @@ def without_names(text: str, reading: GapReading) -> str:
 def bare(part: str) -> str:
     """A part of a reply without what leads up to its subject."""
     before = None
-    left = part.strip(" .!?\"'")
-    while left != before:
-        before, left = left, _ARTICLE.sub("", _lead().sub("", left)).strip()
-    return left
+    residue = part.strip(" .!?\"'")
+    while residue != before:
+        before, residue = residue, _ARTICLE.sub("", _lead().sub("", residue)).strip()
+    return residue
 
 
 @cache
@@ -253,12 +257,12 @@ def by_place(text: str, request: ReplyRequest) -> GapReading | None:
         return None
     among = re.search(rf" of (?:the )?{_cardinal(len(readings))}$", text)  # `the last of the three`
     words = tokens(text[: among.start()]) if among else words
-    left = [word for word in words if word not in {*entries("polite"), *entries("option"), *entries("articles"), "of"}]
-    if re.fullmatch("|".join(entry.partition("=")[2] for entry in entries("ordinals")), left[0] if left else ""):
-        left = [left[0], *(word for word in left[1:] if stem(word) not in heads() | asked_stems(request))]
-    if len(left) != 1:
+    rest = [word for word in words if word not in {*entries("polite"), *entries("option"), *entries("articles"), "of"}]
+    if re.fullmatch("|".join(entry.partition("=")[2] for entry in entries("ordinals")), rest[0] if rest else ""):
+        rest = [rest[0], *(word for word in rest[1:] if stem(word) not in heads() | asked_stems(request))]
+    if len(rest) != 1:
         return None
-    named = _place_named(left[0], len(readings), is_numbered=bool(expression("option").search(text)))
+    named = _place_named(rest[0], len(readings), is_numbered=bool(expression("option").search(text)))
     return None if named is None else readings[named]
 
 
@@ -274,7 +278,7 @@ def _place_named(word: str, among: int, *, is_numbered: bool) -> int | None:
         named |= dict.fromkeys(entries("middle_one"), among // 2)
     pair = entries("former_latter")
     if among == len(pair):
-        named |= {one: place for place, one in enumerate(pair)}
+        named |= {name: place for place, name in enumerate(pair)}
     return named.get(word)
 
 
@@ -288,7 +292,7 @@ def _cardinal(number: int) -> str:
 def _by_initials(text: str, readings: Sequence[GapReading]) -> GapReading | None:
     """The only reading whose name has a text as the initials of its words, three or more."""
     words = [word for word in tokens(text) if word not in entries("polite")]
-    named = [one for one in readings if words == ["".join(word[0] for word in stems(one.value))]]
+    named = [reading for reading in readings if words == ["".join(word[0] for word in stems(reading.value))]]
     return named[0] if len(named) == 1 and len(words[0]) >= NAME_LETTERS else None
 
 
@@ -304,11 +308,13 @@ def held_values(reading: GapReading) -> frozenset[str]:
 
 def _by_value(part: str, readings: Sequence[GapReading]) -> GapReading | None:
     """The only reading whose quote holds a value that a part of a reply prints."""
-    told = told_values(part)
-    held = [one for one in readings if told & held_values(one)]
-    if not told:  # a sum without its sign; one figure alone is a place
+    values = told_values(part)
+    held = [reading for reading in readings if values & held_values(reading)]
+    if not values:  # a sum without its sign; one figure alone is a place
         figures = frozenset(re.findall(r"(?<![\w.,])\d{2,}(?![\w.,]\d)", part))
-        held = [one for one in readings if figures & {re.sub(r"\D", "", value) for value in held_values(one)}]
+        held = [
+            reading for reading in readings if figures & {re.sub(r"\D", "", value) for value in held_values(reading)}
+        ]
     return held[0] if len(held) == 1 else None
 
 
@@ -317,11 +323,11 @@ def _by_words(part: str, request: ReplyRequest) -> GapReading | None:
     own = {reading: frozenset(stems(shown_text(reading, request))) for reading in request.readings}
     words = set(stems(expression("because").sub(" ", bare(part)))) - manners()
     numbers = {stem(entry.partition("=")[2]) for entry in entries("cardinals")}
-    if all((one.isdigit() and len(one) != YEAR) or one in numbers for one in words):  # a place, or nothing
+    if all((word.isdigit() and len(word) != YEAR) or word in numbers for word in words):  # a place, or nothing
         return None
     score = {
         reading: sum(
-            1 for one in words if has(own[reading], one) and not all(has(names, one) for names in own.values())
+            1 for word in words if has(own[reading], word) and not all(has(names, word) for names in own.values())
         )
         for reading in request.readings
     }
@@ -332,11 +338,11 @@ def _by_words(part: str, request: ReplyRequest) -> GapReading | None:
 
 def _by_quote(part: str, request: ReplyRequest) -> GapReading | None:
     """The only reading whose quote has all that a part says, a name or several words: the person, for the role."""
-    said = content_words(part, request)
-    held = [reading for reading in request.readings if said and said <= set(stems(reading.quote))]
+    part_words = content_words(part, request)
+    held = [reading for reading in request.readings if part_words and part_words <= set(stems(reading.quote))]
     if len(held) != 1:
         return None
-    words = [one for one in said if not one.isdigit()]
+    words = [word for word in part_words if not word.isdigit()]
     named = {stem(plain(word)) for word in re.findall(r"(?<=\W)[^\W\d_]\w+", held[0].quote) if word[0].isupper()}
     return held[0] if len(words) > 1 or named.intersection(words) else None
 
@@ -346,21 +352,21 @@ def _placing_words(part: str, request: ReplyRequest) -> frozenset[str]:
     return content_words(part, request) - _word_stems(("holders",))
 
 
-def has(names: frozenset[str], one: str) -> bool:
+def has(names: frozenset[str], word: str) -> bool:
     """Whether a stem is one of some names, or a form of it."""
-    return one in names or any(meets(one, name) for name in names)
+    return word in names or any(meets(word, name) for name in names)
 
 
 def _by_task(part: str, request: ReplyRequest) -> GapReading | None:
     """Of tasks, the only one that a part asks for in other words: `word for word`."""
     if request.kind != "intent":
         return None
-    told = [
-        one
-        for one in request.readings
-        if expression(one.value).search(part) or expression(f"task_{one.value}").search(part)
+    named = [
+        reading
+        for reading in request.readings
+        if expression(reading.value).search(part) or expression(f"task_{reading.value}").search(part)
     ]
-    return told[0] if len(told) == 1 else None
+    return named[0] if len(named) == 1 else None
 
 
 # --- pages
@@ -373,12 +379,12 @@ def pages_of(chunks: Iterable[Chunk]) -> tuple[int, ...]:
 
 def _pages_named(part: str, request: ReplyRequest) -> Mention | None:
     """The only page or scope of pages that a part names; a page must exist."""
-    pages, left = pages_of(request.documents), part
+    pages, residue = pages_of(request.documents), part
     named: list[int | str | None] = []
     numbered = re.compile(rf"(?<!\w)(?:{'|'.join(entries('page'))}) ?0*(\d{{1,4}})(?!\w)")
     alone = re.fullmatch(r"0*(\d{1,4})", bare(part))
     named += [int(alone[1])] if alone else [int(match[1]) for match in numbered.finditer(part)]
-    left = "" if alone else numbered.sub(" ", left)
+    residue = "" if alone else numbered.sub(" ", residue)
     before = int(request.proposed) if request.proposed and request.proposed.isdecimal() else next(iter(pages), 0)
     following = next((page for page in pages if page > before), None)
     # The order matters: `the next page` and `the first page` are none of `the document`.
@@ -389,13 +395,13 @@ def _pages_named(part: str, request: ReplyRequest) -> Mention | None:
         ("cover", next(iter(pages), None)),
     )
     for key, value in scopes:
-        if expression(key).search(left):
+        if expression(key).search(residue):
             named.append(value)
-            left = expression(key).sub(" ", left)
-    left = re.sub(whole_words(entries("of_whole")), " ", left) if named else left
-    if expression("whole").search(left):
+            residue = expression(key).sub(" ", residue)
+    residue = re.sub(whole_words(entries("of_whole")), " ", residue) if named else residue
+    if expression("whole").search(residue):
         named.append(DOCUMENT)
-        left = expression("whole").sub(" ", left)
+        residue = expression("whole").sub(" ", residue)
     if not named:
         return None
     there = {str(value) for value in named if isinstance(value, str) or value in pages}
@@ -403,8 +409,8 @@ def _pages_named(part: str, request: ReplyRequest) -> Mention | None:
         return Mention(Reply("not_understood"))
     (scope,) = there
     fillers = manners() | chatter() | heads() | _word_stems(("page_words",))
-    rest = _joined_words(left) if is_joined(left) else unknown_words(bare(left), fillers, asked_stems(request))
-    return Mention(Reply("chosen" if scope in {one.value for one in request.readings} else "page", scope), rest)
+    rest = _joined_words(residue) if is_joined(residue) else unknown_words(bare(residue), fillers, asked_stems(request))
+    return Mention(Reply("chosen" if scope in {reading.value for reading in request.readings} else "page", scope), rest)
 
 
 # --- values that the documents state elsewhere
@@ -413,21 +419,23 @@ def _pages_named(part: str, request: ReplyRequest) -> Mention | None:
 def own_value(part: str, request: ReplyRequest) -> Reply | None:
     """A value that the documents state beside those on offer: the only statement that a part names."""
     text = bare(part)
-    said = set(stems(text)) - manners()
-    if not said or not request.documents or re.fullmatch(r"\d{1,2}", text):  # `9` is the place of none
+    words = set(stems(text)) - manners()
+    if not words or not request.documents or re.fullmatch(r"\d{1,2}", text):  # `9` is the place of none
         return None
     kinds = _kinds(request)
-    stated = [one for one in statements(request.documents) if not kinds or one.kind in kinds]
+    stated = [fact for fact in statements(request.documents) if not kinds or fact.kind in kinds]
     key = value_key(text)
     whole = [
-        one
-        for one in stated
-        if key and key in {value_key(one.label), value_key(one.name), value_key(one.value), value_key(one.heading)}
+        fact
+        for fact in stated
+        if key and key in {value_key(fact.label), value_key(fact.name), value_key(fact.value), value_key(fact.heading)}
     ]
     if not whole:
-        own = said - shared_stems(said, asked_stems(request))
-        whole = [one for one in stated if len(own) > 1 and own == shared_stems(own, stems(f"{one.label} {one.head}"))]
-    if len({value_key(one.value) for one in whole}) != 1:
+        own = words - shared_stems(words, asked_stems(request))
+        whole = [
+            fact for fact in stated if len(own) > 1 and own == shared_stems(own, stems(f"{fact.label} {fact.head}"))
+        ]
+    if len({value_key(fact.value) for fact in whole}) != 1:
         return None
     (statement, *_) = whole
     return Reply("own_value", statement.label or statement.value, quote=statement.text)
@@ -436,18 +444,18 @@ def own_value(part: str, request: ReplyRequest) -> Reply | None:
 def _kinds(request: ReplyRequest) -> frozenset[str]:
     """Kinds of value that the readings have; none where they have no quotes, so that any will do."""
     quoted = {plain(reading.quote) for reading in request.readings if reading.quote}
-    known = frozenset(one.kind for one in statements(request.documents) if plain(one.text) in quoted)
+    known = frozenset(fact.kind for fact in statements(request.documents) if plain(fact.text) in quoted)
     return known - {"text", "number"}
 
 
 def own_statement(reply: Reply, chunks: Sequence[Chunk]) -> Statement | None:
     """The statement of an own value in the documents; None where no statement is quoted."""
-    told = plain(reply.quote)
-    stated = [one for one in statements(chunks) if plain(one.text) == told]
+    plain_quote = plain(reply.quote)
+    stated = [fact for fact in statements(chunks) if plain(fact.text) == plain_quote]
     named = [
-        one
-        for one in stated
-        if value_key(reply.value) in {value_key(one.label), value_key(one.value), value_key(one.name)}
+        fact
+        for fact in stated
+        if value_key(reply.value) in {value_key(fact.label), value_key(fact.value), value_key(fact.name)}
     ]
     return next(iter(named or stated), None)
 
@@ -465,7 +473,7 @@ def mended(text: str, request: ReplyRequest) -> str:
       >>> mended("the secuirty one", ReplyRequest("What is the deposit?", "field_type", "deposit", readings))
       'the security one'
     """
-    names = sorted({word for one in request.readings for word in tokens(plain(f"{one.value} {one.text}"))})
+    names = sorted({word for reading in request.readings for word in tokens(plain(f"{reading.value} {reading.text}"))})
     names = [word for word in names if len(word) >= SHORT]
     for word in dict.fromkeys(tokens(text)):
         if len(word) < SHORT or not word.isalpha() or word in _listed_words():
@@ -477,7 +485,7 @@ def mended(text: str, request: ReplyRequest) -> str:
 
 
 def _is_known(word: str, request: ReplyRequest) -> bool:
-    texts = (request.question, request.field, *(one.quote for one in request.readings))
+    texts = (request.question, request.field, *(reading.quote for reading in request.readings))
     return any(word in _words_of(text) for text in (*texts, *(chunk.full_text for chunk in request.documents)))
 
 

@@ -58,11 +58,17 @@ LAST = ("toc", DOCUMENT)  # scopes that are tried where the user's own finds not
 
 
 class Open(NamedTuple):
-    """What a reply is about.
+    """The request that a reply is about.
 
-    proposed: what a yes agrees to. candidates: what was offered. again: whether it was answered already, by a default.
-    turned_down: what earlier replies to it turned down, as it is learned. replies: how many there were. asking: what
-    was put to the user, None where a default answered. state: see `_state`.
+    Attributes:
+      proposed: value that a yes takes.
+      candidates: values on offer.
+      again: whether a default answered the request already.
+      turned_down: values that earlier replies declined.
+      replies: number of earlier replies.
+      asking: the question to the user; None where a default answered.
+      state: see `_state`.
+      remaining: values on offer that no reply declined.
     """
 
     request: Request
@@ -77,7 +83,7 @@ class Open(NamedTuple):
     replies: int = 0
     asking: ClarificationRequest | None = None
     state: tuple[int, ...] = ()
-    left: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
 
 
 def answer_reply(
@@ -97,16 +103,16 @@ def answer_reply(
         raise ValueError(msg)
     # A default that silence settled in the meantime takes no correction any more.
     log.settle(now=now)
-    one = _open_request(request_id, log, system, question, now)
+    matter = _open_request(request_id, log, system, question, now)
     # A bandit gave the request its reward when a default answered it; the corrected answer is another round.
-    answered_as = f"{request_id}~reply" if one.again else request_id
-    turn = Turn(one.request, system, log, clarification, clarification.calls.for_request(), answered_as, writes=[])
-    complete = _choose_option if one.kind == KIND else _answer_reply
-    response = with_fallbacks(answer_or_refuse(one.request, system, partial(complete, one, answer, turn)), turn)
+    answered_as = f"{request_id}~reply" if matter.again else request_id
+    turn = Turn(matter.request, system, log, clarification, clarification.calls.for_request(), answered_as, writes=[])
+    complete = _choose_option if matter.kind == KIND else _answer_reply
+    response = with_fallbacks(answer_or_refuse(matter.request, system, partial(complete, matter, answer, turn)), turn)
     if response["error"] is not None:
         return response  # the reply is not in the log, so that it may be given again
     with log.together() as entries:
-        if _state(entries, request_id) != one.state:
+        if _state(entries, request_id) != matter.state:
             rule = f"a reply must be the first to what was shown of {request_id!r}"
             msg = f"{rule}, got {answer!r:.80} after another; read what that one led to."
             raise ValueError(msg)
@@ -125,7 +131,7 @@ def _state(entries: Entries, request_id: str) -> tuple[int, ...]:
 
 def _open_request(request_id: str, log: AuditLog, system: System, question: str | None, now: datetime) -> Open:
     with log.log.reading() as entries:
-        asked, state = request_row(entries, request_id), _state(entries, request_id)
+        record, state = request_row(entries, request_id), _state(entries, request_id)
         with as_written():
             pending, filled = pending_of(entries, request_id), application_of(entries, request_id)
         put = entries.row(CLARIFICATIONS, request_id=request_id)
@@ -146,20 +152,20 @@ def _open_request(request_id: str, log: AuditLog, system: System, question: str 
         msg = f"{rule} at {silent['at'][:19]} ({silent['outcome']}); ask the question again."
         raise ValueError(msg)
     here = system.policy.policy_id
-    if asked["policy_id"] != here:
-        msg = f"a reply must go to the policy_id that asked, {asked['policy_id']}, got {here}; open that policy."
+    if record["policy_id"] != here:
+        msg = f"a reply must go to the policy_id that asked, {record['policy_id']}, got {here}; open that policy."
         raise ValueError(msg)
     named = () if pending is None else pending.clarification.audit.get("documents", ())
-    system.check_documents(asked["fingerprint"], asked["documents"] or named)
+    system.check_documents(record["fingerprint"], record["documents"] or named)
     remedy = "open that pack, or ask the question again"
-    check_pack(asked["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy)
-    text = _question_text(asked, question)
+    check_pack(record["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy)
+    text = _question_text(record, question)
     request = Request(
         id=request_id,
         text=text,
-        documents=tuple(asked["documents"]),
+        documents=tuple(record["documents"]),
         selected=None,
-        session=asked["session"],
+        session=record["session"],
         now=now,
         resumed=True,  # a reply that broke off is given again
         language=language_of(text, system.pack),
@@ -175,147 +181,149 @@ def _open_request(request_id: str, log: AuditLog, system: System, question: str 
     return Open(request, *about, filled.value, (filled.value,), (), again=True, replies=len(replies), state=state)
 
 
-def _question_text(asked: Mapping[str, Any], question: str | None) -> str:
+def _question_text(record: Mapping[str, Any], question: str | None) -> str:
     """Text of the question: the log's, or the caller's where the log keeps none."""
-    given = None if question is None else normalise_question(question)
-    if asked["question"] is None and given is None:
+    wording = None if question is None else normalise_question(question)
+    if record["question"] is None and wording is None:
         msg = "the audit log keeps no text of questions; give the question again, with question=."
         raise ValueError(msg)
-    same = asked["question_hash"] in ("", None) or given is None or digest(given) == asked["question_hash"]
+    same = record["question_hash"] in ("", None) or wording is None or digest(wording) == record["question_hash"]
     if not same:
         msg = f"question must be the one that was asked, got {question!r:.80}; give it as it was, or leave it out."
         raise ValueError(msg)
-    return str(asked["question"] if given is None else given)
+    return str(record["question"] if wording is None else wording)
 
 
-def _answer_reply(one: Open, answer: str, turn: Turn) -> Response:
+def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
     """Learn what the reply names, then answer the request filled in by it, show it again, or end it (rule S5.4)."""
-    waiting, one = _waiting(one, turn)
-    reply = turn.calls.reply(answer, _reply_request(waiting, one))
+    waiting, matter = _waiting(matter, turn)
+    reply = turn.calls.reply(answer, _reply_request(waiting, matter))
     if reply.kind == "not_understood":
-        return _show_again(waiting, one, (), turn.say(NOT_NAMED, reply=f"{answer!r:.80}"))
-    _learn(one, reply, turn)
+        return _show_again(waiting, matter, (), turn.say(NOT_NAMED, reply=f"{answer!r:.80}"))
+    _learn(matter, reply, turn)
     if reply.kind == "declined":
         declined = turn.listed([waiting.shown(value) for value in reply.declined])
-        return _show_again(waiting, one, reply.declined, turn.say("declined: {values}", values=declined))
+        return _show_again(waiting, matter, reply.declined, turn.say("declined: {values}", values=declined))
     if reply.kind == "own_value":
         return _answer_own_value(waiting, reply)
-    return _answer_value(waiting, one, reply)
+    return _answer_value(waiting, matter, reply)
 
 
-def _waiting(one: Open, turn: Turn) -> tuple[Waiting, Open]:
+def _waiting(matter: Open, turn: Turn) -> tuple[Waiting, Open]:
     """The request as it was asked, with its documents and its row; and what is left of what was offered."""
-    request, clarification = one.request, turn.clarification
+    request, clarification = matter.request, turn.clarification
     if not clarification.asks:
         msg = "a reply needs the documents' readings; open the system with clarify=True."
         raise ValueError(msg)
-    index, stated = clarification.index, _stated_readings(one)
-    named = request.documents or tuple(() if one.asking is None else one.asking.audit.get("documents", ()))
-    if one.kind == "document" and not named:
+    index, stated = clarification.index, _stated_readings(matter)
+    named = request.documents or tuple(() if matter.asking is None else matter.asking.audit.get("documents", ()))
+    if matter.kind == "document" and not named:
         named = tuple(dict.fromkeys(chunk.document for chunk in index.nearest(request.text, index.chunks)))
     pinned = index.pinned(named)
     parsed = turn.calls.parse(request.text, pinned.chunks).model_copy(update={"documents": request.documents})
-    gap = QuestionGap(one.kind, one.key.target_field, stated, "first")  # type: ignore[arg-type] # as it was logged
-    if one.again or not any(reading.quote for reading in stated):
+    gap = QuestionGap(matter.kind, matter.key.target_field, stated, "first")  # type: ignore[arg-type] # as it was logged
+    if matter.again or not any(reading.quote for reading in stated):
         gap = _found_again(gap, turn, parsed, pinned) or gap
     waiting = waiting_of(turn, parsed, gap, pinned, domain_checks(request.text, turn.system, request.language))
-    offered = waiting.values if one.again else tuple(value for value in waiting.values if value in one.candidates)
-    left = tuple(value for value in offered if value not in one.turned_down)
-    proposed = one.proposed if one.proposed in left or not one.turned_down else next(iter(left), None)
-    return waiting, one._replace(left=left, proposed=proposed, candidates=offered)
+    offered = waiting.values if matter.again else tuple(value for value in waiting.values if value in matter.candidates)
+    remaining = tuple(value for value in offered if value not in matter.turned_down)
+    proposed = (
+        matter.proposed if matter.proposed in remaining or not matter.turned_down else next(iter(remaining), None)
+    )
+    return waiting, matter._replace(remaining=remaining, proposed=proposed, candidates=offered)
 
 
-def _stated_readings(one: Open) -> tuple[GapReading, ...]:
+def _stated_readings(matter: Open) -> tuple[GapReading, ...]:
     """Readings as they were logged; their values alone where texts are blanked, or a default answered."""
-    kept = [] if one.asking is None else one.asking.audit.get("readings", [])
-    known = {str(value): GapReading(str(value), str(quote), str(text)) for value, quote, text in kept}
-    return tuple(known.get(value, GapReading(value)) for value in one.candidates)
+    logged_readings = [] if matter.asking is None else matter.asking.audit.get("readings", [])
+    known = {str(value): GapReading(str(value), str(quote), str(text)) for value, quote, text in logged_readings}
+    return tuple(known.get(value, GapReading(value)) for value in matter.candidates)
 
 
 def _found_again(gap: QuestionGap, turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments) -> QuestionGap | None:
     """The gap as the question leads to it now, with the values that were on offer."""
     hits = turn.clarification.index.nearest(parsed.question, pinned.chunks)
-    found = next((each for each in turn.calls.gaps(parsed, pinned.chunks, hits) if each.kind == gap.kind), None)
-    if found is None:
+    fresh_gap = next((each for each in turn.calls.gaps(parsed, pinned.chunks, hits) if each.kind == gap.kind), None)
+    if fresh_gap is None:
         return None
-    values = {reading.value for reading in found.readings}
+    values = {reading.value for reading in fresh_gap.readings}
     more = tuple(reading for reading in gap.readings if reading.value not in values)
-    return found._replace(field=gap.field, readings=(*found.readings, *more))
+    return fresh_gap._replace(field=gap.field, readings=(*fresh_gap.readings, *more))
 
 
-def _reply_request(waiting: Waiting, one: Open) -> ReplyRequest:
+def _reply_request(waiting: Waiting, matter: Open) -> ReplyRequest:
     """What was asked, as a reader of replies takes it."""
-    language, kind = waiting.turn.request.language, one.kind
+    language, kind = waiting.turn.request.language, matter.kind
     readings = tuple(
         reading._replace(text=waiting.shown(reading.value))
         for reading in waiting.gap.readings
-        if reading.value in one.left
+        if reading.value in matter.remaining
     )
-    field = one.key.target_field.partition(":")[0]
-    return ReplyRequest(one.request.text, kind, field, readings, one.proposed, waiting.pinned.chunks, language)
+    field = matter.key.target_field.partition(":")[0]
+    return ReplyRequest(matter.request.text, kind, field, readings, matter.proposed, waiting.pinned.chunks, language)
 
 
-def _learn(one: Open, reply: Reply, turn: Turn) -> None:
+def _learn(matter: Open, reply: Reply, turn: Turn) -> None:
     """Signals of a reply (rule S5.4)."""
-    about: dict[str, Any] = {"conditions": one.conditions, "now": one.request.now}
+    about: dict[str, Any] = {"conditions": matter.conditions, "now": matter.request.now}
     if reply.kind == "declined":
         # To turn down everything is a no to the proposal alone: nothing was said of the others.
-        every = len(reply.declined) > 1 and set(reply.declined) >= set(one.left)
-        for value in (one.proposed,) if every and one.proposed is not None else reply.declined:
-            turn.write(turn.log.signal, one.request.id, one.key, value, "explicit_no", **about)
+        every = len(reply.declined) > 1 and set(reply.declined) >= set(matter.remaining)
+        for value in (matter.proposed,) if every and matter.proposed is not None else reply.declined:
+            turn.write(turn.log.signal, matter.request.id, matter.key, value, "explicit_no", **about)
         return
-    value, proposed = reply.value, one.proposed
+    value, proposed = reply.value, matter.proposed
     if proposed is None or value == proposed:
-        turn.write(turn.log.signal, one.request.id, one.key, value, "explicit_yes", **about)
+        turn.write(turn.log.signal, matter.request.id, matter.key, value, "explicit_yes", **about)
     else:
-        turn.write(turn.log.signal, one.request.id, one.key, proposed, "explicit_no", value, **about)
+        turn.write(turn.log.signal, matter.request.id, matter.key, proposed, "explicit_no", value, **about)
 
 
-def _show_again(waiting: Waiting, one: Open, declined: Sequence[str], why: str) -> Response:
+def _show_again(waiting: Waiting, matter: Open, declined: Sequence[str], why: str) -> Response:
     """The same request with what is left, once; else the end of it: a refusal with its reason.
 
     Args:
       declined: values that the reply turned down. why: it is shown again, in words.
     """
-    left = tuple(value for value in one.left if value not in declined)
-    if one.replies or len(left) < FEWEST:
+    remaining = tuple(value for value in matter.remaining if value not in declined)
+    if matter.replies or len(remaining) < FEWEST:
         return _refusal(waiting, why)
-    if one.again:
-        return _ask_after_default(waiting, left, why) if declined else _as_it_was(waiting, one, why)
-    asking = one.asking
+    if matter.again:
+        return _ask_after_default(waiting, remaining, why) if declined else _as_it_was(waiting, matter, why)
+    asking = matter.asking
     if asking is None:  # cannot be: what a default did not answer was asked
         raise AssertionError
-    shown = asking.model_copy(update={"candidate_values": list(left), "proposed_default": left[0]})
-    offered = tuple(reading for value in left for reading in waiting.gap.readings if reading.value == value)
+    shown = asking.model_copy(update={"candidate_values": list(remaining), "proposed_default": remaining[0]})
+    offered = tuple(reading for value in remaining for reading in waiting.gap.readings if reading.value == value)
     # The text of the question is the first one's (rule S5.2): what a yes takes by now is said beside it.
-    now = [waiting.turn.say(NOW_PROPOSED, value=waiting.shown(left[0]))] if declined else []
+    now = [waiting.turn.say(NOW_PROPOSED, value=waiting.shown(remaining[0]))] if declined else []
     return asking_response(waiting._replace(gap=waiting.gap._replace(readings=offered)), shown, why, [why, *now])
 
 
-def _ask_after_default(waiting: Waiting, left: tuple[str, ...], why: str) -> Response:
+def _ask_after_default(waiting: Waiting, remaining: tuple[str, ...], why: str) -> Response:
     """The first question of a request whose default was declined, with what is left."""
-    offered = tuple(reading for value in left for reading in waiting.gap.readings if reading.value == value)
-    asked = waiting._replace(gap=waiting.gap._replace(readings=offered)).declined_last()
-    response = ask_user(asked, prospect_of(asked), asked.values, [])
+    offered = tuple(reading for value in remaining for reading in waiting.gap.readings if reading.value == value)
+    next_waiting = waiting._replace(gap=waiting.gap._replace(readings=offered)).declined_last()
+    response = ask_user(next_waiting, prospect_of(next_waiting), next_waiting.values, [])
     return extend_response(response, {}, [why])
 
 
-def _as_it_was(waiting: Waiting, one: Open, why: str) -> Response:
+def _as_it_was(waiting: Waiting, matter: Open, why: str) -> Response:
     """The answer of the default, which a reply that names nothing leaves as it is."""
-    return finish_request(waiting, waiting.read(one.proposed or ""), [why])
+    return finish_request(waiting, waiting.read(matter.proposed or ""), [why])
 
 
 def _refusal(waiting: Waiting, reason: str) -> Response:
     """Refusal of a request that ends without a value; nothing is retrieved for it."""
     turn, field = waiting.turn, _field_text(waiting)
-    told = turn.say("{field} was not settled: {reason}", field=field, reason=reason)
+    refusal_reason = turn.say("{field} was not settled: {reason}", field=field, reason=reason)
     fields = {
         "status": "refuse",
         "answer": refusal_text(turn.request, turn.system),
-        "refusal_reason": told,
+        "refusal_reason": refusal_reason,
         "arm_reason": turn.say("the field was read for, no arm retrieved"),
     }
-    checks = (*waiting.domain, field_check(told, found=False))
+    checks = (*waiting.domain, field_check(refusal_reason, has_value=False))
     return fields_response(turn.request, fields, turn.system, ResponseRecord(checks=checks))
 
 
@@ -329,18 +337,18 @@ def _answer_own_value(waiting: Waiting, reply: Reply) -> Response:
     statement = own_statement(reply, waiting.pinned.chunks)
     if statement is None:  # cannot be: the reply was checked against the same documents
         raise AssertionError
-    told = {"field": _field_text(waiting), "words": repr(reply.value)}
-    note = waiting.turn.say("{field}: {words} is none of the values on offer", **told)
-    found = FieldValue(statement.value, statement.text)
-    reading = ValueReading(reply.value, found, waiting.pinned.chunks[statement.place])
+    template_values = {"field": _field_text(waiting), "words": repr(reply.value)}
+    note = waiting.turn.say("{field}: {words} is none of the values on offer", **template_values)
+    field_value = FieldValue(statement.value, statement.text)
+    reading = ValueReading(reply.value, field_value, waiting.pinned.chunks[statement.place])
     return finish_request(waiting, reading, [note])
 
 
-def _answer_value(waiting: Waiting, one: Open, reply: Reply) -> Response:
+def _answer_value(waiting: Waiting, matter: Open, reply: Reply) -> Response:
     """Answer under the user's value; a page that does not state the field is followed by the wide scopes, and named."""
-    turn, paged, value = waiting.turn, one.kind == PAGE_SCOPE, reply.value
-    declined = {*reply.declined, *((one.proposed,) if value != one.proposed else ())}
-    wide = [scope for scope in LAST if scope in one.candidates and scope not in {*declined, *one.tried, value}]
+    turn, paged, value = waiting.turn, matter.kind == PAGE_SCOPE, reply.value
+    declined = {*reply.declined, *((matter.proposed,) if value != matter.proposed else ())}
+    wide = [scope for scope in LAST if scope in matter.candidates and scope not in {*declined, *matter.tried, value}]
     tried: list[str] = []
     for scope in (value, *(wide if paged else ())):
         reading = waiting.read(scope)
@@ -349,23 +357,23 @@ def _answer_value(waiting: Waiting, one: Open, reply: Reply) -> Response:
         tried.append(scope)
         # Only the user's own value is counted against: the others were never said to be right.
         if scope == value and all(fallback.role != "field_reader" for fallback in turn.calls.fallbacks):
-            about: dict[str, Any] = {"conditions": one.conditions, "now": one.request.now}
-            turn.write(turn.log.signal, one.request.id, one.key, scope, "failure", **about)
-    return _refusal(waiting, vain_warning(waiting, [*one.tried, *tried]))
+            about: dict[str, Any] = {"conditions": matter.conditions, "now": matter.request.now}
+            turn.write(turn.log.signal, matter.request.id, matter.key, scope, "failure", **about)
+    return _refusal(waiting, vain_warning(waiting, [*matter.tried, *tried]))
 
 
-def _choose_option(one: Open, answer: str, turn: Turn) -> Response:
+def _choose_option(matter: Open, answer: str, turn: Turn) -> Response:
     """A reply of options that were settled silently: they are shown, or the one that is named is taken."""
     options = turn.answer()
     values = option_values(options["options"], turn.clarification.chunks)
     texts = {option["id"]: "; ".join(option["sources"]) for option in options["options"]}
     readings = tuple(GapReading(value, text=texts[number]) for value, number in values.items())
-    asked = ReplyRequest(
-        one.request.text, KIND, one.key.target_field, readings, one.proposed, language=turn.request.language
+    reply_request = ReplyRequest(
+        matter.request.text, KIND, matter.key.target_field, readings, matter.proposed, language=turn.request.language
     )
-    reply = turn.calls.reply(answer, asked)
+    reply = turn.calls.reply(answer, reply_request)
     if reply.kind == "not_understood" or reply.value not in {"", *values}:
         msg = f"a reply must be yes, no, or an option from 1 to {len(values)}, got {answer!r:.80}; say which."
         raise ValueError(msg)
-    _learn(one._replace(left=tuple(values)), reply, turn)
+    _learn(matter._replace(remaining=tuple(values)), reply, turn)
     return options if reply.kind == "declined" else turn.answer(selected=values[reply.value])

@@ -25,9 +25,12 @@ LEADING = 3  # lines of each section that a summary keeps
 class NarrowedQuestion(NamedTuple):
     """What a question became: see `raglab.live.requests.Narrowed`.
 
-    documents: `path` or `path#page`, to which retrieval is restricted. task: of `SCOPE_TASKS`, '' for a question that
-    is answered as any other. topic: words of what it is about. query: by which it is retrieved and judged. question:
-    that is answered.
+    Attributes:
+      documents: `path` or `path#page`, to which retrieval is restricted.
+      task: one of `SCOPE_TASKS`; '' for a question that is answered as any other.
+      topic: words of its topic.
+      query: text for retrieval and gates.
+      question: text to answer.
     """
 
     documents: tuple[str, ...]
@@ -64,13 +67,13 @@ def headed_chunks(topic: Sequence[str], chunks: Sequence[Chunk]) -> list[Chunk]:
     """Passages whose innermost heading names most of a topic; all that speak of it where none does."""
     own = [stem(word) for word in topic]
     share = {
-        chunk.chunk_id: sum(any(meets(one, name) for name in stems(heading_of(chunk))) for one in own)
+        chunk.chunk_id: sum(any(meets(term, name) for name in stems(heading_of(chunk))) for term in own)
         for chunk in chunks
     }
     best = max(share.values(), default=0)
     if best:
         return [chunk for chunk in chunks if share[chunk.chunk_id] == best]
-    return [chunk for chunk in chunks if any(meets(one, word) for one in own for word in stems(chunk.full_text))]
+    return [chunk for chunk in chunks if any(meets(term, word) for term in own for word in stems(chunk.full_text))]
 
 
 class _Line(NamedTuple):
@@ -109,39 +112,41 @@ class ScopeAnswers:
         own = [stem(word) for word in self.topic]
         order = sorted(range(len(passages)), key=lambda place: _position(passages[place]))
         lines = [
-            _Line(line, place, any(_names(one, line.stems | line.heading) for one in own))
+            _Line(line, place, any(_names(term, line.stems | line.heading) for term in own))
             for place in order
             for line in passage_lines(passages[place].text, passages[place].section)
         ]
         chosen = _chosen(self.task, own, lines)
         if not chosen:
             return Generation("", nan, (), "the passages have no sentence to answer with")
-        named = frozenset[str]().union(*(one.line.stems | one.line.heading for one in chosen))
-        share = sum(_names(one, named) for one in own) / len(own) if own else 1.0
-        text = "\n".join(dict.fromkeys(one.line.text for one in chosen))
-        return Generation(text, share, tuple(dict.fromkeys(one.passage for one in chosen)))
+        named = frozenset[str]().union(*(entry.line.stems | entry.line.heading for entry in chosen))
+        share = sum(_names(term, named) for term in own) / len(own) if own else 1.0
+        text = "\n".join(dict.fromkeys(entry.line.text for entry in chosen))
+        return Generation(text, share, tuple(dict.fromkeys(entry.passage for entry in chosen)))
 
 
 def _chosen(task: str, topic: Sequence[str], lines: Sequence[_Line]) -> list[_Line]:
-    headed = [one for one in lines if any(_names(word, one.line.heading) for word in topic)]
-    about = headed or [one for one in lines if one.is_on_topic] or list(lines)
+    headed = [entry for entry in lines if any(_names(word, entry.line.heading) for word in topic)]
+    about = headed or [entry for entry in lines if entry.is_on_topic] or list(lines)
     if task == "summarise":
         sections: dict[tuple[int, frozenset[str]], list[_Line]] = {}
-        for one in about:
-            sections.setdefault((one.passage, one.line.heading), []).append(one)
-        about = [one for part in sections.values() for one in part[: LEADING if len(sections) == 1 else 1]]
+        for entry in about:
+            sections.setdefault((entry.passage, entry.line.heading), []).append(entry)
+        about = [entry for part in sections.values() for entry in part[: LEADING if len(sections) == 1 else 1]]
     if task == "extract_conditions":
-        about = [one for one in about if _duties().search(fold_case(one.line.text))] or about
+        about = [entry for entry in about if _duties().search(fold_case(entry.line.text))] or about
     if task == "amounts":
-        about = [one for one in about if any(value.kind == "amount" for value in values_in(one.line.text))] or about
+        about = [
+            entry for entry in about if any(value.kind == "amount" for value in values_in(entry.line.text))
+        ] or about
     if task == "exceptions":
-        about = [one for one in about if expression("forbidding").search(plain(one.line.text))] or about
-    kept: list[_Line] = []
-    for one in about[:MOST]:
-        if kept and sum(len(each.line.text) for each in kept) + len(one.line.text) > LONGEST:
+        about = [entry for entry in about if expression("forbidding").search(plain(entry.line.text))] or about
+    chosen: list[_Line] = []
+    for entry in about[:MOST]:
+        if chosen and sum(len(each.line.text) for each in chosen) + len(entry.line.text) > LONGEST:
             break
-        kept.append(one)
-    return kept
+        chosen.append(entry)
+    return chosen
 
 
 def _names(word: str, names: frozenset[str]) -> bool:

@@ -73,17 +73,19 @@ def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:
     request, of = row["request_id"], row["row_id"]
     matter = key_of_row(log, of)[:2]  # the row may have been split since, so that a signal went to a condition's row
     with as_written():
-        given = {one["signal"] for one in log.rows(CHANGES, request_id=request) if tuple(one["key"][:2]) == matter}
-    if given & _TOLD:
+        signals = {
+            change["signal"] for change in log.rows(CHANGES, request_id=request) if tuple(change["key"][:2]) == matter
+        }
+    if signals & _TOLD:
         return "told"
-    if "failure" in given:
+    if "failure" in signals:
         return "failed"
-    asked = log.row(CLARIFICATIONS, request_id=request)
-    if asked is not None and asked["row_id"] == of:
+    clarification = log.row(CLARIFICATIONS, request_id=request)
+    if clarification is not None and clarification["row_id"] == of:
         return "asked"
-    said = log.row(DECISIONS, request_id=request)
-    if said is None:
+    decision = log.row(DECISIONS, request_id=request)
+    if decision is None:
         return "unanswered"
-    if said["status"] != "ok":
+    if decision["status"] != "ok":
         return "refused"
     return "rephrased" if rephrased else "silent"

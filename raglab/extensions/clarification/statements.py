@@ -42,10 +42,16 @@ _SMALL = frozenset(STOP_WORDS)
 class Statement(NamedTuple):
     """What a document states.
 
-    label: under which name, as printed: the first cell of a row, the words before a colon, what a sentence says
-    before its value. head: of the column. value: as printed. kind: of `value_kinds.KINDS`. text: the row or sentence,
-    whole. heading: that it stands under. place: of its chunk in what was given. form: of the text. table: heads of the
-    columns of its table.
+    Attributes:
+      label: its name, as printed: the first cell of a row, or the words before a colon or a value.
+      head: head of the column.
+      value: the value, as printed.
+      kind: one of `value_kinds.KINDS`.
+      text: the whole row or sentence.
+      heading: heading above it.
+      place: position of its chunk among the chunks that are read.
+      form: form of the text.
+      table: heads of the columns of its table.
     """
 
     label: str
@@ -69,7 +75,7 @@ def statements(chunks: Sequence[Chunk]) -> tuple[Statement, ...]:
 
     Example:
       >>> text = "Fees\n| Deposit | Amount |\n|---|---|\n| Pet deposit | £250 |\n\nRent: £900"
-      >>> [(one.label, one.value, one.kind) for one in statements([Chunk("a", text, "a.md")])]
+      >>> [(row.label, row.value, row.kind) for row in statements([Chunk("a", text, "a.md")])]
       [('Pet deposit', '£250', 'amount'), ('Rent', '£900', 'amount')]
     """
     return tuple(
@@ -90,19 +96,19 @@ def heading_of(chunk: Chunk) -> str:
 @lru_cache(maxsize=1 << 13)
 def _chunk_statements(text: str) -> tuple[Statement, ...]:
     heading = ""
-    found: list[Statement] = []
+    results: list[Statement] = []
     for piece in pieces(text):
         if piece.kind == "heading":
             heading = piece.text.rpartition(" > ")[2]
         elif piece.kind == "row":
-            found += _row_statements(piece, heading)
+            results += _row_statements(piece, heading)
         elif piece.kind == "prose":
-            found += _sentence_statements(piece.text, heading)
+            results += _sentence_statements(piece.text, heading)
     # Lines that name a value are joined into a paragraph by their sentences: they are read as they are printed.
     lines = list(_line_statements(text))
-    labelled = {(one.value, one.kind) for one in lines}
-    kept = [one for one in found if one.form != "sentence" or (one.value, one.kind) not in labelled]
-    return (*kept, *(one._replace(heading=one.heading or heading) for one in lines))
+    labelled = {(line.value, line.kind) for line in lines}
+    rest = [result for result in results if result.form != "sentence" or (result.value, result.kind) not in labelled]
+    return (*rest, *(line._replace(heading=line.heading or heading) for line in lines))
 
 
 def _row_statements(piece: Piece, heading: str) -> Iterator[Statement]:

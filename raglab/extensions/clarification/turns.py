@@ -36,8 +36,11 @@ class Costs(Protocol):
 class Clarification:
     """What asks for what a question leaves out.
 
-    costs: of a question and of an error. index: the documents. calls: the four protocols. asks: whether for what a
-    question leaves out; else choices among the resolver's options alone are learned.
+    Attributes:
+      costs: costs of a question and of an error.
+      index: the documents.
+      calls: the four protocols.
+      asks: whether it asks for what a question leaves out; else it only learns choices among the resolver's options.
     """
 
     costs: Costs

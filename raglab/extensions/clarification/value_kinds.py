@@ -77,8 +77,8 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
       >>> [(value.kind, value.text) for value in values_in("£250 within 14 days, by 1 May 2025; ring 020 7946 0142")]
       [('amount', '£250'), ('duration', '14 days'), ('date', '1 May 2025'), ('phone', '020 7946 0142')]
     """
-    found = [TypedValue("date", text[date.start : date.end], date.start, date.end) for date in dates_in(text)]
-    taken = [(value.start, value.end) for value in found]
+    values = [TypedValue("date", text[date.start : date.end], date.start, date.end) for date in dates_in(text)]
+    taken = [(value.start, value.end) for value in values]
     for match in _ANY.finditer(text):
         kind, shown = match.lastgroup or "", match[0]
         if any(match.start() < end and start < match.end() for start, end in taken):
@@ -87,8 +87,8 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
             continue
         if kind == "phone" and sum(char.isdigit() for char in shown) not in _DIGITS:
             kind = "number"
-        found.append(TypedValue(kind, shown.strip(), match.start(), match.end()))
-    return tuple(sorted(found, key=lambda value: value.start))
+        values.append(TypedValue(kind, shown.strip(), match.start(), match.end()))
+    return tuple(sorted(values, key=lambda value: value.start))
 
 
 _CAPITAL = r"(?<![\w’'.-])[A-ZÀ-ÖØ-Þ][\w’'.-]{0,30}(?![\w’'-])"

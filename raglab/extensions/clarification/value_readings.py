@@ -43,12 +43,16 @@ CHOSEN, READ = 1.0, 0.85  # confidence of what a user named, and of what a reade
 class ValueReading(NamedTuple):
     """What a value of a gap leads to.
 
-    found: what the documents state, with the passage that does. narrowed: the question that it became, where nothing
-    was read. confidence: of what was found.
+    Attributes:
+      value: of the gap, as it was offered.
+      field_value: what the documents state; None where nothing was read.
+      chunk: the passage that states it.
+      narrowed: the question under the value, where nothing was read.
+      confidence: of the field's value, in [0, 1].
     """
 
     value: str
-    found: FieldValue | None = None
+    field_value: FieldValue | None = None
     chunk: Chunk | None = None
     narrowed: NarrowedQuestion | None = None
     confidence: float = CHOSEN
@@ -56,12 +60,12 @@ class ValueReading(NamedTuple):
     @property
     def failed(self) -> bool:
         """Whether it gives nothing: the field came back empty (rule S5.4), or the documents have no such part."""
-        return self.found is None and self.narrowed is None
+        return self.field_value is None and self.narrowed is None
 
     @property
     def outcome(self) -> str | None:
         """What two values must share to lead to the same answer; None where that is not known before retrieval."""
-        return None if self.narrowed is not None else "" if self.found is None else self.found.value
+        return None if self.narrowed is not None else "" if self.field_value is None else self.field_value.value
 
 
 def read_gap_value(
@@ -71,7 +75,7 @@ def read_gap_value(
 
     A quoted reading is read as it stands: what the user named wins over every reader.
     """
-    reading = next((one for one in gap.readings if one.value == value), None)
+    reading = next((option for option in gap.readings if option.value == value), None)
     if gap.kind == PAGE_SCOPE:
         return _page_reading(gap, value, parsed, chunks, calls)
     if gap.kind == "intent":
@@ -94,16 +98,16 @@ def quoted_reading(reading: GapReading, chunks: Sequence[Chunk], parsed: ParsedQ
     chunk = is_quoted(reading.quote, chunks)
     if chunk is None:
         return ValueReading(reading.value)
-    told = plain(reading.quote)
-    stated = [one for one in statements([chunk]) if plain(one.text) == told]
+    plain_quote = plain(reading.quote)
+    stated = [fact for fact in statements([chunk]) if plain(fact.text) == plain_quote]
     named = [
-        one
-        for one in stated
+        fact
+        for fact in stated
         if value_key(reading.value)
-        in {value_key(one.label), value_key(one.head), value_key(one.name), value_key(one.value)}
+        in {value_key(fact.label), value_key(fact.head), value_key(fact.name), value_key(fact.value)}
     ]
     named = in_column(parsed, named, [chunk])
-    value = named[0].value if len({value_key(one.value) for one in named}) == 1 else reading.quote
+    value = named[0].value if len({value_key(fact.value) for fact in named}) == 1 else reading.quote
     return ValueReading(reading.value, FieldValue(value, reading.quote), chunk)
 
 
@@ -111,9 +115,9 @@ def read_field_value(
     field: str, chunks: Sequence[Chunk], calls: ProtocolCalls, *, value: str = DOCUMENT, about: str = ""
 ) -> ValueReading:
     """A field as the reader of fields reads it; about: the question."""
-    found = calls.value(field, chunks, about=about)
-    chunk = None if found is None else is_quoted(found.quote, chunks)
-    return ValueReading(value) if chunk is None else ValueReading(value, found, chunk, confidence=READ)
+    field_value = calls.value(field, chunks, about=about)
+    chunk = None if field_value is None else is_quoted(field_value.quote, chunks)
+    return ValueReading(value) if chunk is None else ValueReading(value, field_value, chunk, confidence=READ)
 
 
 def _page_reading(
@@ -134,9 +138,11 @@ def _document_reading(value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk
     """What one document states; else the question asked of it alone."""
     text = plain(parsed.question)
     good = as_good(candidates(text, topic_words(text), chunks))
-    if good and len({value_key(one.statement.value) for one in good}) == 1:
-        (one, *_) = good
-        return ValueReading(value, FieldValue(one.statement.value, one.statement.text), chunks[one.statement.place])
+    if good and len({value_key(match.statement.value) for match in good}) == 1:
+        (match, *_) = good
+        return ValueReading(
+            value, FieldValue(match.statement.value, match.statement.text), chunks[match.statement.place]
+        )
     documents = tuple(dict.fromkeys(chunk.document for chunk in chunks))
     narrowed = NarrowedQuestion(documents, "", (), parsed.question, parsed.question) if documents else None
     return ValueReading(value, narrowed=narrowed)
@@ -147,12 +153,12 @@ def chunks_in_scope(chunks: Sequence[Chunk], value: str, field: str, text: str, 
     files: dict[str, list[Chunk]] = {}
     for chunk in chunks:
         files.setdefault(chunk.source, []).append(chunk)
-    found: list[Chunk] = []
+    scoped: list[Chunk] = []
     for own in files.values():
         page = str(max(chunk.page or 1 for chunk in own)) if value == LAST_PAGE else value
         if page.isdecimal() or page in {"toc", DOCUMENT}:
-            found.extend(scope(own, page, field=field, about=text, pack=calls.pack))
-    return found
+            scoped.extend(scope(own, page, field=field, about=text, pack=calls.pack))
+    return scoped
 
 
 # --- responses
@@ -163,13 +169,13 @@ class _Statement:
 
     name = "extractor"
 
-    def __init__(self, found: FieldValue, confidence: float) -> None:
-        self.found, self.confidence = found, confidence
+    def __init__(self, field_value: FieldValue, confidence: float) -> None:
+        self.field_value, self.confidence = field_value, confidence
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         """The quote; before a row of several cells, the value that was read."""
         del question, passages
-        value, quote = self.found
+        value, quote = self.field_value
         several = quote.count("; ") > 1 and value_key(value) != value_key(quote)
         return Generation(f"{value}: {quote}" if several else quote, self.confidence, (0,))
 
@@ -195,30 +201,30 @@ def reading_response(
 
     Source: rules S2.1, S2.10, S2.11, S2.13, S5.10.
     """
-    found, chunk = reading.found, reading.chunk
-    if found is None or chunk is None:
+    field_value, chunk = reading.field_value, reading.chunk
+    if field_value is None or chunk is None:
         msg = f"a reading must have found its field, got none of {reading.value!r}; ask the chain instead."
         raise ValueError(msg)
     start = perf_counter()
-    made = check_answer(request.text, [chunk], _Statement(found, reading.confidence), system.scorer)
+    checked_answer = check_answer(request.text, [chunk], _Statement(field_value, reading.confidence), system.scorer)
     limits = policy_thresholds([system.policy])
-    told = (made.confidence, made.support, made.claim, made.refused)
-    checks = (*domain, field_check(where, found=True), *answer_checks(*told, limits, request.language))
+    measures = (checked_answer.confidence, checked_answer.support, checked_answer.claim, checked_answer.refused)
+    checks = (*domain, field_check(where, has_value=True), *answer_checks(*measures, limits, request.language))
     failed = next((check for check in checks if not check.passes), None)
     fields: dict[str, Any] = {
-        "answer": made.text if failed is None else refusal_text(request, system),
+        "answer": checked_answer.text if failed is None else refusal_text(request, system),
         "sources": [chunk.shown] if failed is None else [],
         "status": "ok" if failed is None else "refuse",
         "refusal_reason": None if failed is None else failed.text,
-        "confidence": 100.0 * made.confidence,
+        "confidence": 100.0 * checked_answer.confidence,
         "route": ROUTE,
         "arm_reason": why,
     }
     fields |= more
     if failed is None and YEARS.search(request.text) is None:
         why, until = outdated(chunk, system.retriever.chunks, request.now.date().isoformat())
-        told = language_parts()[request.language].get(f"say_{why}", "").format(document=chunk.shown, until=until)
-        fields["warnings"] = [*fields.get("warnings", ()), *([told] if why else [])]
+        warning = language_parts()[request.language].get(f"say_{why}", "").format(document=chunk.shown, until=until)
+        fields["warnings"] = [*fields.get("warnings", ()), *([warning] if why else [])]
     ms = {"support": 1e3 * (perf_counter() - start)}
     return fields_response(request, fields, system, ResponseRecord(ms, checks=checks))
 
@@ -233,9 +239,9 @@ def refusal_text(request: Request, system: System) -> str:
     return sentence(system.policy.refusal_message, request.language)
 
 
-def field_check(text: str, *, found: bool) -> Check:
+def field_check(text: str, *, has_value: bool) -> Check:
     """Check that a field is not empty."""
-    return Check("field", "S5.10", float(found), 1.0, float(found) - 1.0, found, text)
+    return Check("field", "S5.10", float(has_value), 1.0, float(has_value) - 1.0, has_value, text)
 
 
 def domain_checks(text: str, system: System, language: str = "en") -> tuple[Check, ...]:
@@ -244,7 +250,7 @@ def domain_checks(text: str, system: System, language: str = "en") -> tuple[Chec
     blank: dict[str, Any] = {name: np.full(shape, np.nan) for name in FLOAT_FIELDS}
     none: dict[str, Any] = {name: np.full(shape, -1, dtype=np.int32) for name in ("chunk", "rank")}
     hits = Hits(**none, **blank, n_reranked=np.zeros(shape[:3], dtype=np.int32))
-    seen = pattern_hits([case], (), system.policy.pattern_lists, (), system.policy.patterns.digest)
+    matches = pattern_hits([case], (), system.policy.pattern_lists, (), system.policy.patterns.digest)
     named = set(used_signals(system.policy)).difference(NAMES)
     own = {name: own_signal(name, higher="surer", unit="number") for name in named}
     trace = TraceData(
@@ -252,8 +258,8 @@ def domain_checks(text: str, system: System, language: str = "en") -> tuple[Chec
         chunks=(),
         arms=("extractor",),
         hits=hits,
-        pattern_hits=seen,
-        meta={"fingerprint": system.fingerprint, "signals": {name: declaration(one) for name, one in own.items()}},
+        pattern_hits=matches,
+        meta={"fingerprint": system.fingerprint, "signals": {name: declaration(entry) for name, entry in own.items()}},
         columns={name: np.full((1, 1, 1), np.nan) for name in (*STORED, *own)},  # the gate of the domain reads none
     )
     limits = policy_thresholds([system.policy])

@@ -144,8 +144,8 @@ class TestColumns:
         chunks = [Chunk("a", MARINA, "a.md", 1)]
         quote = next(line for line in MARINA.splitlines() if row in line).strip("| ").replace(" |", ";")
         read = quoted_reading(GapReading(row, quote), chunks, parse_question(question, chunks))
-        assert read.found is not None
-        assert read.found.value == value
+        assert read.field_value is not None
+        assert read.field_value.value == value
 
     def test_a_column_by_a_word_of_its_head(self) -> None:
         """`Limit per claim` is named by `limit`, which no other head has."""

@@ -997,6 +997,6 @@ def test_the_last_page_is_that_of_each_document() -> None:
     gap = QuestionGap("page_scope", "phone", (GapReading("1"), GapReading("document")))
     parsed = parse_question("What is the phone number?", chunks)
     reading = read_gap_value(gap, LAST_PAGE, parsed, chunks, ProtocolCalls())
-    assert reading.found is not None
+    assert reading.field_value is not None
     assert reading.chunk is not None
-    assert (reading.found.value, reading.chunk.page) == ("0800 123 4567", 2)
+    assert (reading.field_value.value, reading.chunk.page) == ("0800 123 4567", 2)
