@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-import raglab
-from test_misuse import LAB
+import raglab.live
+from test_misuse import SYSTEM
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda system: system.clarified_trace(LAB, "r1"), "swap them"),
-        (lambda system: system.clarified_trace("r1", "out"), r"raglab\.System\.open\('out'\)"),
+        (lambda live: live.clarified_trace(SYSTEM, "r1"), "swap them"),
+        (lambda live: live.clarified_trace("r1", "out"), r"raglab\.System\.open\('out'\)"),
     ],
 )
 def test_a_value_that_is_not_what_is_meant_is_answered(call: Callable[[Any], object], message: str) -> None:
     """With a TypeError that names the remedy."""
     with pytest.raises(TypeError, match=message):
-        call(raglab)
+        call(raglab.live)
