@@ -123,8 +123,10 @@ def _sides(text: str) -> frozenset[str]:
 
 def _fit(sides: frozenset[str], statement: Statement) -> float:
     """How well a statement fits the side that a question names: `after probation` is not `while on probation`."""
+    if len(sides) != 1:
+        return 1.0
     own = _sides(plain(f"{statement.heading} {statement.text}"))
-    return OTHER_SIDE if len(sides) == 1 and own and not own & sides else 1.0
+    return OTHER_SIDE if own and not own & sides else 1.0
 
 
 def _weights(topic: Sequence[str], documents: Sequence[Chunk]) -> dict[str, float]:
