@@ -18,11 +18,11 @@ import pandas as pd
 import raglab
 from raglab.bandit import LEARNERS, Bandit, Table
 from raglab.bandit.fixed_plans import baselines
+from raglab.lab import ndcg_by_case
 from raglab.lab.bandit_study import tune_bandit
 from raglab.lab.learner_comparison import compare_learners
 from raglab.lab.reward_audit import audit_rewards
 from raglab.lab.search_space import always_answer
-from raglab.lab.slice_rates import ndcg_by_case
 from raglab.live.arm_choice import router, table
 
 BUNDLED = Path("datasets/broker/policy.yaml")

@@ -33,7 +33,7 @@ from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, SPLITS
 from raglab.default_learner.simulation import BASELINES, Policy
 from raglab.displays.canvas import png
 from raglab.displays.default_learner import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
-from raglab.extensions.clarification.clarify_environments import SCOPES, broker, cover, field_scope, read_fields
+from raglab.extensions.clarification.clarify_environments import SCOPES, cover, document_world, field_scope, read_fields
 from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.field_values import read_value
 from raglab.lab.clarify_study import (
@@ -186,7 +186,7 @@ def sensitivity(data: Path, tuned: DefaultLearner, args: argparse.Namespace) -> 
 def stable_defaults(args: argparse.Namespace) -> None:
     """Questions that a default costs which is always right."""
     print(f"\n## Questions a stable default: no noise, no drift, one true value (2,000 users, {REQUESTS} requests)\n")
-    worlds = {"bundled": broker(BUNDLED), **{folder.name: broker(folder) for folder in args.set}}
+    worlds = {"bundled": document_world(BUNDLED), **{folder.name: document_world(folder) for folder in args.set}}
     worlds |= {name: of(args.data / at) for name, (of, at) in SHARED.items() if (args.data / at).is_dir()}
     rows = []
     for name, base_world in worlds.items():
@@ -268,7 +268,7 @@ def speed() -> None:
     worlds = {
         "2 contexts": world({"a": {"x": 0.7, "y": 0.3}, "b": {"x": 1.0}}, noise=0.02, drift=0.001),
         "case 12, 21 columns": cover(),
-        "bundled documents": broker(BUNDLED),
+        "bundled documents": document_world(BUNDLED),
     }
     for name, simulated_world in worlds.items():
         for policy, learner in (("vote_share", PUBLISHED), ("posterior", POSTERIOR)):
@@ -276,7 +276,7 @@ def speed() -> None:
             rows.append([name, policy, f"{2000 * REQUESTS / best / 1e6:.2f} million"])
     begun = time.perf_counter()
     policies: dict[str, Policy] = {"a": PUBLISHED, "b": POSTERIOR, **{baseline: baseline for baseline in BASELINES}}
-    simulate(broker(BUNDLED), policies, users=2000, requests=REQUESTS)
+    simulate(document_world(BUNDLED), policies, users=2000, requests=REQUESTS)
     took = time.perf_counter() - begun
     markdown(("world", "learner", "requests of users a second"), rows)
     print(f"\nTable of 5 policies, 2,000 users, {REQUESTS} requests, bundled documents: {took:.1f} s.")
@@ -309,7 +309,7 @@ def main() -> None:
     documents = {"broker": BUNDLED} if "broker" in args.parts else {}
     documents |= {folder.name: folder for folder in args.set if "sets" in args.parts}
     for name, folder in documents.items():
-        simulated_world = broker(folder)
+        simulated_world = document_world(folder)
         tuned = studied(f"{name} (tuned and judged on the same documents)", simulated_world, simulated_world, args)
         curves(name, simulated_world, tuned, args)
     for name, (of, place) in SHARED.items():

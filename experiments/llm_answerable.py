@@ -38,10 +38,11 @@ from local_llm import FETCHED, ROOT
 from numpy.typing import NDArray
 
 import raglab
-from raglab import calibration, metrics, signal_models
+from raglab import calibration, metrics
 from raglab.answering.prompts import Prompt
 from raglab.expected_cost import CLASSES
 from raglab.extensions.learned_signals.judging import YES_NO
+from raglab.lab import signal_models
 from raglab.live.signal_functions import SignalFunction
 from raglab.metrics.intervals import percentile_interval
 from raglab.store.traces import Trace

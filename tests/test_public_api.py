@@ -98,7 +98,13 @@ FUNCTIONS = [
     for name, value in public(door).items()
     if inspect.isfunction(value)
 ]
-PLACES = {"raglab.io.save_cases": {"path"}, "raglab.io.save_corpus": {"path"}, "raglab.io.build_shards": {"out"}}
+PLACES = {
+    "raglab.live.record_labels": {"path"},
+    "raglab.live.write_sample": {"path"},
+    "raglab.io.save_cases": {"path"},
+    "raglab.io.save_corpus": {"path"},
+    "raglab.io.build_shards": {"out"},
+}
 
 
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])

@@ -124,11 +124,16 @@ def draw_sample(
     """Draw requests to be labelled, evenly over the strata as far as these go; the draw becomes an event of the log.
 
     Args:
-      n: how many, fewer where there are fewer. seed: same seed and same log, same draw. last: only of so many of the
-        latest requests. days: only of so many days before the latest request. now: the clock's where not given.
+      log: audit log that is drawn from.
+      n: number of requests; fewer where there are fewer.
+      seed: of the draw; the same seed and the same log give the same draw.
+      last: only of so many of the latest requests.
+      days: only of so many days before the latest request.
+      now: time of the draw; the clock's where None.
 
-    Returns: a row a request: sample, request_id, stratum, inclusion_probability, question, decision, answer, reason (as
-      far as the log keeps them), and an empty label.
+    Returns:
+      A row a request: sample, request_id, stratum, inclusion_probability, question, decision, answer, reason (as far
+        as the log keeps them), and an empty label.
 
     Raises:
       ValueError: n below 1, or no request with a decision.
@@ -217,7 +222,12 @@ def _request_texts(log: Entries, first_decision: FirstDecision) -> dict[str, Any
 
 
 def write_sample(sample: pd.DataFrame, path: Path) -> None:
-    """Write a drawn sample to be labelled: as JSON lines where the name ends in `.jsonl`, else as CSV."""
+    """Write a drawn sample to be labelled: as JSON lines where the name ends in `.jsonl`, else as CSV.
+
+    Args:
+      sample: as `draw_sample` gives it.
+      path: of the file.
+    """
     if path.suffix == ".jsonl":
         write_lines(({str(name): value for name, value in row.items()} for row in sample.to_dict("records")), path)
     else:
@@ -289,10 +299,15 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
     """Read a labelled file back into the log: an event a label, all of them or none; a label that is there adds none.
 
     Args:
-      now: the clock's where not given.
+      log: audit log that the sample was drawn from.
+      path: of the labelled file.
+      now: time of the labels; the clock's where None.
+
+    Returns:
+      Numbers of labels that were added, and that were there.
 
     Raises:
-      InputError: as `read_labels` says; a sample that the log did not draw, a request that is not of it.
+      InputError: a file that `read_labels` refuses; a sample that the log did not draw, a request that is not of it.
 
     Source: rule S6.4.
     """

@@ -1,4 +1,5 @@
 from raglab.decision.measured_trace import Measured as Measured
+from raglab.extensions.clarification.clarify_environments import document_world as document_world
 from raglab.extensions.learned_signals import signal_models as signal_models
 from raglab.extensions.learned_signals.learned_signal import LearnedSignal as LearnedSignal
 from raglab.lab.gate_fitting import answer_outcomes as answer_outcomes
@@ -15,6 +16,7 @@ from raglab.lab.signal_audit import SignalAudit as SignalAudit
 from raglab.lab.signal_calibration import calibrate_signal as calibrate_signal
 from raglab.lab.signal_tables import signal_table as signal_table
 from raglab.lab.slice_rates import fusion_weights as fusion_weights
+from raglab.lab.slice_rates import ndcg_by_case as ndcg_by_case
 from raglab.lab.slice_rates import ranking as ranking
 from raglab.lab.slice_rates import slices as slices
 from raglab.lab.study import TuneResult as TuneResult

@@ -34,25 +34,25 @@ class FieldPage(NamedTuple):
     page: int
 
 
-def broker(
+def document_world(
     corpus: str | Path | Sequence[Chunk],
     stated: Iterable[FieldPage] | None = None,
     *,
     pack: Pack | None = None,
     **more: Any,  # noqa: ANN401 - further fields of a world
 ) -> World:
-    """World of the bundled documents: a context a target field and doctype, a request one of its documents.
+    """World of documents: a context a target field and doctype, a request one of its documents.
 
     The true value is the narrowest scope that holds the field: page 1, else the pages that the table of contents names
-    for it, else the whole document. It hangs on the document alone, so users do not differ; the learner sees `COLUMNS`
-    of it. Measured on the documents: the values, the columns, and `detects` (of 258 reads of the bundled labels in a
-    scope that does not hold the field, 257 came back empty). Assumed: documents of a doctype are asked about alike, a
-    user comes back to `at_once` fields, `noise` and `notices`.
+    for it, else the whole document. Users do not differ; the learner sees `COLUMNS` of the document. Measured: values,
+    columns, and `detects` (of 258 reads of the bundled labels in a scope without the field 257 came back empty).
+    Assumed: documents of a doctype are asked about alike, `at_once` fields of a user, `noise` and `notices`.
 
     Args:
       corpus: folder as `load_corpus` takes it, or its chunks.
       stated: page of each field; None reads `fields.jsonl` of the folder, or the vendor's name by `vendor_pages`.
       pack: titles that lead to fields; None is the folder's pack, else the generic one.
+      more: further fields of a `World`.
 
     Raises:
       ValueError: no document that states a field.

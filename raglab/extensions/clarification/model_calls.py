@@ -187,6 +187,9 @@ class ModelCall:
 class ModelCalls:
     """The four protocols by one language model.
 
+    Attributes:
+      client: of the model.
+
     Example: `System.open("out/index", clarify=True, **ModelCalls(client).arguments)`
     """
 

@@ -13,8 +13,8 @@ from raglab.extensions.clarification.clarify_environments import (
     COLUMNS,
     SCOPES,
     FieldPage,
-    broker,
     cover,
+    document_world,
     field_scope,
     read_fields,
     vendor_pages,
@@ -104,11 +104,11 @@ def test_documents_by_hand() -> None:
         "1",
     ]
     assert field_scope(FieldPage("b.md", "insurer_name", 4), PAGES[2:3]) == "document"
-    made = broker(PAGES, stated, pack=INSURANCE)
+    made = document_world(PAGES, stated, pack=INSURANCE)
     assert made.contexts == ("insurer_name/contract",)
     assert made.shares[0].tolist() == [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
     with pytest.raises(ValueError, match="documents that state a field"):
-        broker(PAGES[3:], ())
+        document_world(PAGES[3:], ())
 
 
 def test_labels_of_fields(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_labels_of_fields(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_bundled_documents_are_a_world() -> None:
     """On contracts the insurer stands behind the cover sheet as a rule, on schedules on page 1."""
-    made = broker(BUNDLED)
+    made = document_world(BUNDLED)
     at = {name: row for row, name in enumerate(made.contexts)}
     shares = (made.scenes[..., None] * made.shares).sum(axis=1)
     first = SCOPES.index("1")
