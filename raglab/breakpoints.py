@@ -121,19 +121,24 @@ def swept_threshold(known: SignalSet, thresholds: Thresholds, path: str) -> Thre
 
 
 def threshold_values(evidence: Evidence, thresholds: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
-    """Measurements that a threshold is compared with at a depth, [B, Q]; the nearest hit first of several."""
+    """Measurements that a threshold is compared with at a depth, [B, Q]; the nearest hit first of several.
+
+    B is the number of values that a case can have: one per hit, count or set of hits, two of groups, else one.
+    """
+    # No table has the values of a cost, or of a gate of the user: a search finds them.
     by_search = {"decision": _greatest_costs, OWN: _critical}.get(path.partition(".")[0])
     if by_search is not None:
         return by_search(evidence, thresholds, path, depth)
+    # Of several values of a case, those that are compared depend on other thresholds of the policy: all are given.
     meets = swept_paths(evidence.known)[path].meets
     if meets == "l2":  # of every hit, since the bound also says which are relevant
         return evidence.l2[depth]
-    if meets == "n_relevant":
+    if meets == "n_relevant":  # every possible count from 1, since it moves with the l2 bound
         counts = np.arange(1.0, evidence.l2.shape[1] + 1.0)
         return np.broadcast_to(counts[:, None], evidence.l2.shape[1:])
     if meets in Contest._fields:  # of all groups, or of those that tie on entities
         return np.stack([getattr(evidence.all, meets)[depth], getattr(evidence.tied, meets)[depth]])
-    if meets in chain.BY_SLOT:
+    if meets in chain.BY_SLOT:  # of every set of hits that may be chosen
         return _distinct_breakpoints(chain.measurement(evidence, meets)[depth])
     return _one_value(chain.GateMeasurements(evidence, depth), thresholds, meets)
 

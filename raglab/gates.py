@@ -324,19 +324,27 @@ def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
     l2, cut = np.asarray(measured_values(l2, "l2")), np.asarray(cut)
     if l2.ndim == 1:
         return n_relevant(l2[:, None], cut.reshape(-1, 1)).reshape(cut.shape)
-    kinds = (np.int16, np.uint8) if len(l2) < np.iinfo(np.uint8).max else (np.int16, np.uint16)
-    kind, narrow = kinds if len(l2) <= np.iinfo(np.int16).max else (np.int64, np.int64)
-    count = np.empty(cut.shape, dtype=kind)
+    count_type, sum_type = _count_types(len(l2))
+    count = np.empty(cut.shape, dtype=count_type)
     # Distances of some cases at a time, which stay in the cache while all policies pass.
     width = max(1, AT_ONCE // 2 // max(1, len(l2)))
     for first in range(0, l2.shape[1], width):
-        some = slice(first, first + width)
-        step = max(1, AT_ONCE // max(1, l2[:, some].size))
+        case_block = slice(first, first + width)
+        step = max(1, AT_ONCE // max(1, l2[:, case_block].size))
         for start in range(0, len(cut), step):
-            rows = slice(start, start + step)
-            within = (l2[:, None, some] <= cut[rows, some]).view(np.uint8)
-            count[rows, some] = np.add.reduce(within, axis=0, dtype=narrow)
+            policy_block = slice(start, start + step)
+            within = (l2[:, None, case_block] <= cut[policy_block, case_block]).view(np.uint8)
+            count[policy_block, case_block] = np.add.reduce(within, axis=0, dtype=sum_type)
     return count
+
+
+def _count_types(n_hits: int) -> tuple[type[np.integer[Any]], type[np.integer[Any]]]:
+    """Types of a stored count of hits and of the sum that gives it; the sum is faster the narrower its type."""
+    if n_hits < np.iinfo(np.uint8).max:
+        return np.int16, np.uint8
+    if n_hits <= np.iinfo(np.int16).max:
+        return np.int16, np.uint16
+    return np.int64, np.int64
 
 
 def density_margins(n_relevant: Ints, thresholds: GateThresholds) -> StageMargins:

@@ -230,30 +230,41 @@ def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _
     numbered = {clauses[at] for at in substance if words[at].kind == NUMBER}
     matches: dict[int, _WordMatch] = {}
     used: set[tuple[int, int]] = set()
-    rank = spent = 0  # words of substance before this one; comparisons so far
+    n_before = spent = 0  # words of substance before this one; comparisons so far
     for at, word in enumerate(words):
-        own = int(word.kind in SUBSTANCE)
-        if word.key in evidence.places and (own or word.kind == NEGATION):
-            # Its neighbours of substance on either side; a negation has none of its own rank.
-            company = substance[max(0, rank - SPAN) : rank] + substance[rank + own : rank + own + SPAN]
+        is_substance = word.kind in SUBSTANCE
+        if word.key in evidence.places and (is_substance or word.kind == NEGATION):
+            # The words of substance on either side, without the word itself where it is one.
+            after = n_before + is_substance
+            neighbours = substance[max(0, n_before - SPAN) : n_before] + substance[after : after + SPAN]
             mates = [
-                _Mate(
-                    words[i].key,
-                    _pole(words[i]),
-                    i - at,
-                    WEIGHTS[words[i].kind],
-                    clauses[i] != clauses[at],
-                    NUMBER in {word.kind, words[i].kind} and (clauses[i] == clauses[at] or clauses[i] not in numbered),
-                )
-                for i in company
+                _mate(word, words[i], i - at, apart=clauses[i] != clauses[at], has_number=clauses[i] in numbered)
+                for i in neighbours
             ]
             best, spent = _best_place(word, mates, evidence, used, spent)
             if best.share >= 0.0:
                 matches[at] = best
                 if word.kind == NUMBER:  # said twice by the claim, it should be there twice
                     used.add(best.place)
-        rank += own
+        n_before += is_substance
     return matches
+
+
+def _mate(word: Word, neighbour: Word, offset: int, *, apart: bool, has_number: bool) -> _Mate:
+    """A neighbour as company of a word.
+
+    Args:
+      offset, apart: see `_Mate`. has_number: the clause of the neighbour has a number.
+    """
+    return _Mate(
+        key=neighbour.key,
+        pole=_pole(neighbour),
+        offset=offset,
+        weight=WEIGHTS[neighbour.kind],
+        apart=apart,
+        # A number counts the words of its own clause, and those of a clause that has no number of its own.
+        counted=NUMBER in {word.kind, neighbour.kind} and not (apart and has_number),
+    )
 
 
 def _best_place(  # noqa: C901 (one loop, with a way out of it)

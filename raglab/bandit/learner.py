@@ -745,7 +745,7 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
     check_reward(steps.new[kind != CHOSEN])
     check_reward(steps.old[kind == REVISED])
     if bandit.discount == 1.0 and not bandit.window:
-        return _added(state, kind, arm, steps.old, steps.new, contexts, bandit)
+        return _with_steps_added(state, kind, arm, steps.old, steps.new, contexts, bandit)
     for what, place, old, new, late, x in zip(kind, arm, steps.old, steps.new, age, contexts, strict=True):
         if what == CHOSEN:
             state = record_pull(state, place, bandit)
@@ -756,7 +756,9 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
     return state
 
 
-def _added(state: State, kind: Ints, arm: Ints, old: Array, new: Array, context: Array, bandit: Bandit) -> State:
+def _with_steps_added(
+    state: State, kind: Ints, arm: Ints, old_reward: Array, new_reward: Array, context: Array, bandit: Bandit
+) -> State:
     """State of one learner that forgets nothing after many steps: sums in their order, so that their bits are the same.
 
     Raises:
@@ -768,17 +770,17 @@ def _added(state: State, kind: Ints, arm: Ints, old: Array, new: Array, context:
     if (counted[revised, arm[revised]] < LEAST_COUNT).any():
         refuse("old must be a reward that was counted", "an arm without one", "update with the first, then revise")
     # What a step adds: a reward, or what a revised one is more than it was.
-    after = reward_outcome(np.asarray(new, np.float64), bandit)
-    before = np.where(revised, reward_outcome(np.asarray(old, np.float64), bandit), 0.0)
-    steps = ~chosen
-    at = (np.zeros(int(steps.sum()), np.int64), arm[steps])
+    after = reward_outcome(np.asarray(new_reward, np.float64), bandit)
+    before = np.where(revised, reward_outcome(np.asarray(old_reward, np.float64), bandit), 0.0)
+    is_outcome = ~chosen
+    outcome_arm = arm[is_outcome]  # one learner is row 0 of its flat state
     np.add.at(mine.pulls[0], arm[chosen], 1)
     np.add.at(mine.n[0], arm[rewarded], 1.0)
-    np.add.at(mine.total, at, (after - before)[steps])
-    np.add.at(mine.square, at, (after * after - before * before)[steps])
+    np.add.at(mine.total[0], outcome_arm, (after - before)[is_outcome])
+    np.add.at(mine.square[0], outcome_arm, (after * after - before * before)[is_outcome])
     if mine.moment.shape[-1]:
         x = context[rewarded]
         np.add.at(mine.gram[0], arm[rewarded], x[:, :, None] * x[:, None, :])
         centred = after - np.where(revised, before, bandit.prior_mean)
-        np.add.at(mine.moment, at, centred[steps, None] * context[steps])
+        np.add.at(mine.moment[0], outcome_arm, centred[is_outcome, None] * context[is_outcome])
     return restore_batch(mine._replace(t=mine.t + int(chosen.sum())), state.t.shape)

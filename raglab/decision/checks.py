@@ -362,15 +362,19 @@ def _signal_sentence(
     on: Any,  # noqa: ANN401 - bool or [1, 1]
     language: str,
 ) -> str:
-    """Sentence with a signal and its bounds, the tightest first."""
+    """Sentence with a signal and its bounds.
+
+    Args:
+      stated: bounds that are set, ordered tightest first.
+    """
     if not stated:
         return sentence("{what} {value}, no bound is set", language, what=what, value=decimals(value))
-    (nearest, least), *rest = stated.items()
+    (nearest, bound), *rest = stated.items()
     upper = nearest.side == "ceiling"
-    text = _margin_sentence(what, value, nearest.key, least, margin, on, upper=upper, language=language)
+    text = _margin_sentence(what, value, nearest.key, bound, margin, on, upper=upper, language=language)
     if not scalar_value(on):
         return text
-    text += "".join(f", {threshold.key} {decimals(bound, value)}" for threshold, bound in rest)
+    text += "".join(f", {threshold.key} {decimals(next_bound, value)}" for threshold, next_bound in rest)
     missing = np.isnan(value) and gates.meets_threshold(margin)
     return text + (sentence("; it may be missing", language) if missing else "")
 

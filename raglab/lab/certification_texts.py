@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.breakpoints import threshold_at
-from raglab.certify import Promise, cases_needed
+from raglab.certify import Certificate, Promise, cases_needed
 from raglab.decimals import decimals, percent
 from raglab.lab.certification import need_line
 from raglab.lab.certified_losses import COST, EVEN
@@ -25,34 +25,44 @@ def certificate_lines(certification: Certification) -> list[str]:
     """Paragraphs that say what a certification gave and what it would need."""
     certificate = certification.certificate
     lead = "CERTIFIED" if certification.policy is not None else "NOT CERTIFIED"
-    lines = [f"{lead}: {certificate.reason.removeprefix('not certified: ')}."]
-    if certificate.method == "single":
-        tested = f"The policy given, and no other, tested on {certificate.cases} cases"
-    else:
-        tested = f"{certificate.method.replace('_', ' ')}: {certificate.tested} of {certificate.candidates} "
-        tested += "candidates tested on "
-        tested += (
-            f"{certificate.cases} cases{f', ordered on {certificate.pilot} others' if certificate.pilot else ''}; "
-        )
-        tested += f"{len(certificate.certified)} certified"
-        tested += ", of which the cheapest is chosen" if len(certificate.certified) > 1 else ""
-    lines.append(f"{tested}; delta {certificate.delta:g} spent, look {certificate.looks} on these cases.")
+    lines = [f"{lead}: {certificate.reason.removeprefix('not certified: ')}.", _tested_line(certificate)]
     if certification.policy is not None:
-        rates = ", ".join(
-            f"{promise.name} {promise.k:g}/{promise.n} (bound {_limit(promise)})" for promise in certificate.promises
-        )
-        varied = dict(zip(certification.table["policy_id"], certification.table["changed"], strict=True))[
-            certificate.chosen
-        ]
-        numbers = {path: value for path, value in varied.items() if threshold_at(path) and value is not None}
-        at = ", ".join(f"{path} {value:g}" for path, value in numbers.items())
-        lines.append(
-            f"The chosen policy{f' ({at})' if at else ''} answers {percent(certificate.coverage)} of them and asks "
-            f"back {percent(certificate.over_ask)} of the unambiguous: {rates}."
-        )
+        lines.append(_chosen_line(certification))
     lines += [_cost_line(promise, certificate.delta) for promise in certificate.promises if promise.name == COST]
     lines += [need_line(name, need) for name, need in certification.needs.items()]
     return lines + [f"note: {note}" for note in certification.notes]
+
+
+def _tested_line(certificate: Certificate) -> str:
+    """What was tested, on which cases, and what of delta that spent."""
+    if certificate.method == "single":
+        parts = [f"The policy given, and no other, tested on {certificate.cases} cases"]
+    else:
+        parts = [
+            f"{certificate.method.replace('_', ' ')}: {certificate.tested} of {certificate.candidates} candidates",
+            f" tested on {certificate.cases} cases",
+            f", ordered on {certificate.pilot} others" if certificate.pilot else "",
+            f"; {len(certificate.certified)} certified",
+            ", of which the cheapest is chosen" if len(certificate.certified) > 1 else "",
+        ]
+    parts.append(f"; delta {certificate.delta:g} spent, look {certificate.looks} on these cases.")
+    return "".join(parts)
+
+
+def _chosen_line(certification: Certification) -> str:
+    """What the chosen policy does on the cases, with the thresholds in which it differs."""
+    certificate, table = certification.certificate, certification.table
+    changed = dict(zip(table["policy_id"], table["changed"], strict=True))[certificate.chosen]
+    # Numbers that can be swept; what else the policy changes is in the table.
+    changed_thresholds = {path: value for path, value in changed.items() if threshold_at(path) and value is not None}
+    values_text = ", ".join(f"{path} {value:g}" for path, value in changed_thresholds.items())
+    rates = ", ".join(
+        f"{promise.name} {promise.k:g}/{promise.n} (bound {_limit(promise)})" for promise in certificate.promises
+    )
+    return (
+        f"The chosen policy{f' ({values_text})' if values_text else ''} answers {percent(certificate.coverage)} of "
+        f"them and asks back {percent(certificate.over_ask)} of the unambiguous: {rates}."
+    )
 
 
 def _limit(promise: Promise) -> str:

@@ -167,16 +167,26 @@ def bootstrap_values(
     Source: Chamandy et al. 2012 for the Poisson bootstrap.
     """
     used = [estimator_weight(rows, name, settings) for name in names]
-    size, middle = max(1, COUNTS_AT_ONCE // n_boot), midpoint(rows.log.reward)
-    session = rows.log.session
-    columns = partial(_block_columns, rows, names, used, middle)
-    sums = None if session is None else _session_sums(rows, session, columns, size)
-    starts = range(0, len(rows.weight) if sums is None else len(sums), size)
+    block_size, session = max(1, COUNTS_AT_ONCE // n_boot), rows.log.session
+    columns_of_block = partial(_block_columns, rows, names, used, midpoint(rows.log.reward))
+    session_totals = None if session is None else _session_sums(rows, session, columns_of_block, block_size)
+    n_units = len(rows.weight) if session_totals is None else len(session_totals)  # rounds or sessions
+    starts = range(0, n_units, block_size)
+    block_totals = run_each(
+        _resampled_sums,
+        starts,
+        columns_of_block,
+        session_totals,
+        block_size,
+        n_boot,
+        seed,
+        what="resample",
+        unit="block of rounds",
+    )
     total: Floats | float = 0.0
-    for part in run_each(
-        _resampled_sums, starts, columns, sums, size, n_boot, seed, what="resample", unit="block of rounds"
-    ):
-        total = total + part
+    for block_total in block_totals:
+        total = total + block_total
+    # The columns of the estimators are next to each other, in their order.
     values, first = [], 0
     for name in names:
         last = first + _width(rows, name)
@@ -187,9 +197,9 @@ def bootstrap_values(
 
 def _resampled_sums(
     start: int,
-    columns: Callable[[slice], Floats],
-    sums: Floats | None,
-    size: int,
+    columns_of_block: Callable[[slice], Floats],
+    session_totals: Floats | None,
+    block_size: int,
     n_boot: int,
     seed: np.random.SeedSequence,
 ) -> Floats:
@@ -199,12 +209,12 @@ def _resampled_sums(
     of those a step of the generator, and what is left of a draw at the end of a block is dropped.
     """
     rng = np.random.default_rng(seed)
-    before = start // size * (-(-n_boot * size // 2))
+    before = start // block_size * (-(-n_boot * block_size // 2))
     rng.bit_generator.advance(before // 2)  # type: ignore[attr-defined] # it is PCG64
     if before % 2:
         rng.integers(0, 2**32, dtype=np.uint32)
-    block = slice(start, start + size)
-    part = columns(block) if sums is None else sums[block]
+    block = slice(start, start + block_size)
+    part = columns_of_block(block) if session_totals is None else session_totals[block]
     counts = _poisson()[rng.integers(0, 2**16, size=(n_boot, len(part)), dtype=np.uint16)]
     return np.einsum("br,rc->bc", counts, part)  # not by BLAS, whose bits hang on its threads
 

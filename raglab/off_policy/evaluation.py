@@ -30,7 +30,15 @@ from raglab.off_policy.estimators import (
 )
 from raglab.off_policy.logs import EvaluationRows, outcome_columns, read_log, target_arms, target_array, weigh
 from raglab.off_policy.targets import target_probabilities
-from raglab.off_policy.trust import STATUSES, EstimateDiagnostics, Overlap, Rules, diagnose_estimate, target_overlap
+from raglab.off_policy.trust import (
+    STATUSES,
+    UNUSABLE,
+    EstimateDiagnostics,
+    Overlap,
+    Rules,
+    diagnose_estimate,
+    target_overlap,
+)
 from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
@@ -304,10 +312,11 @@ def _estimates(
             low, high = map(float, percentile_interval(drawn[number], level))
         table.append((name, fitted.value, low, high, trust.ess, trust.max_weight, trust.status))
         notes[name] = trust.note
-    bad = {name: notes[name] for name, *_, status in table if status == STATUSES[2]}
-    if "dr" in notes and "dr" not in bad:
-        bad.pop("dm", None)  # what may be used stands in the next row
-    _warn(bad)
+    warnings_by_estimator = {name: notes[name] for name, *_, status in table if status == UNUSABLE}
+    # dr is dm corrected by the weights: where it can be trusted, the reader has a number to use in place of dm.
+    if "dr" in notes and "dr" not in warnings_by_estimator:
+        warnings_by_estimator.pop("dm", None)
+    _warn(warnings_by_estimator)
     return pd.DataFrame(table, columns=list(COLUMNS)), notes
 
 
@@ -389,7 +398,7 @@ def difference(
         low, high = map(float, percentile_interval(first_draws[0] - second_draws[0], level))
     # A difference is no better founded than the worse of its two sides.
     worst = max(diagnostics, key=lambda diagnosis: STATUSES.index(diagnosis.status))
-    if worst.status == STATUSES[2]:
+    if worst.status == UNUSABLE:
         _warn({estimator: worst.note})
     # Diagnostics of both sides, since the smaller sample of the two limits the difference.
     least = min(diagnosis.ess for diagnosis in diagnostics)

@@ -15,6 +15,7 @@ Finding = tuple[int, str]  # place in STATUSES, and why
 
 
 STATUSES = ("ok", "weak", "none")
+OK, WEAK, UNUSABLE = STATUSES  # none: the log says nothing, so that the number must not be used
 
 
 ALIKE = 1e-6  # relative spread of weights that single precision leaves
@@ -160,7 +161,7 @@ def diagnose_estimate(
       weights and rewards where the model is a mean by arm. Alone it says nothing: none, unless the overlap is ok and dr
       shows dm to be within its own standard error; weak then, never ok. The overlap's figures are given.
     """
-    findings = [] if overlap.status == STATUSES[0] else [(STATUSES.index(overlap.status), overlap.note)]
+    findings = [] if overlap.status == OK else [(STATUSES.index(overlap.status), overlap.note)]
     ess, largest = overlap.ess, overlap.max_weight
     if fitted.used is not None:
         ess, largest = effective_size(fitted.used), float(fitted.used.max())
@@ -186,11 +187,11 @@ def _direct_findings(
     rows: EvaluationRows, fitted: Fit, settings: EstimatorSettings, overlap: Overlap, rules: Rules
 ) -> list[Finding]:
     """Why the direct method is weak, or says nothing: whether doubly robust estimation agrees with it."""
-    if overlap.status == STATUSES[2]:
+    if overlap.status == UNUSABLE:
         return []  # the overlap's own reason is enough
     reason = "the interval takes the reward model from outside for true" if not rows.fitted else _confounding(rows)
     weak: list[Finding] = [(1, reason or "dm reads no weight, so that it is weak at best; dr says the same")]
-    if overlap.status != STATUSES[0]:
+    if overlap.status != OK:
         return [*weak, (2, "the overlap is too thin for dr to check it")]
     robust = fit_estimator(rows, "dr", settings)
     gap = robust.value - fitted.value

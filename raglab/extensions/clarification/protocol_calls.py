@@ -410,14 +410,14 @@ def _letters(text: str) -> str:
 
 
 def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:  # noqa: PLR0911 - a way out for each case
-    """A reply that names only what there is: a value on offer, one that the documents quote, a page, a task.
+    """A reply that names only what there is. Its kind follows from where its value is from, not from the kind stated.
 
-    One that says yes names the proposal; one that declines nothing in particular declines it.
+    On offer: chosen; task or page: page; quoted: own_value. Yes chooses the proposal; no without a value declines it.
     """
-    values = {reading.value for reading in request.readings}
-    declined = tuple(value for value in reply.declined if value in values or value == request.proposed)
     if reply.kind == "yes":
         return NOT_UNDERSTOOD if request.proposed is None else Reply("chosen", request.proposed)
+    values = {reading.value for reading in request.readings}
+    declined = tuple(value for value in reply.declined if value in values or value == request.proposed)
     if reply.kind == "declined":
         declined = declined or (() if request.proposed is None else (request.proposed,))
         return Reply("declined", declined=declined) if declined else NOT_UNDERSTOOD

@@ -155,7 +155,7 @@ def grounded(
 
 
 def _classified(
-    beside: Literal["query", "answer.text"],
+    paired_column: Literal["query", "answer.text"],
     model: str | Classifier,
     label: str | int,
     passages: Passages,
@@ -164,16 +164,23 @@ def _classified(
 ) -> SignalFunction:
     """Probability of a label of pairs: of the question and its passages, or of passages and the answer to them."""
     loaded = load_classifier(model, label) if isinstance(model, str) else model
-    answered = beside == "answer.text"
+    stage: Literal["hits", "answer"]
+    if paired_column == "answer.text":
+        kind, needs, stage = "grounded", ("hits.text", "answer.text"), "answer"
+    else:
+        kind, needs, stage = "sufficient", ("query", "hits.text"), "hits"
 
     def measure(rows: pd.DataFrame) -> list[float]:
         texts = _read_texts(rows["hits.text"], passages)
-        pairs = _pairs(rows[beside], texts)
-        return _best(texts, loaded.probability([(text, first) for first, text in pairs] if answered else pairs))
+        cells = zip(rows[paired_column], texts, strict=True)
+        # The order that a classifier reads: a question before its passages, passages before the answer to them.
+        if stage == "answer":
+            pairs = [(text, answer) for answer, row_texts in cells for text in row_texts]
+        else:
+            pairs = [(query, text) for query, row_texts in cells for text in row_texts]
+        return _best(texts, loaded.probability(pairs))
 
-    kind, needs = ("grounded", ("hits.text", beside)) if answered else ("sufficient", (beside, "hits.text"))
     version = _version(f"{kind}-1:{loaded.name}:{loaded.label}:{passages}")
-    stage: Literal["hits", "answer"] = "answer" if answered else "hits"
     return SignalFunction(name, measure, needs, stage=stage, version=version, n_hits=n_hits)
 
 

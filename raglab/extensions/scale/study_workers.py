@@ -117,7 +117,7 @@ def work_on_study(
         worker = StudyWorker(stored_study(storage, study_name or problem.name, problem), problem, grace_s)
         try:
             with worker.alive(sign_s):
-                for _ in progress(_rounds(worker.round), "study", "trial", size=int, total=worker.trials):
+                for _ in progress(_rounds(worker.run_round), "study", "trial", size=int, total=worker.trials):
                     pass
         except StorageError as error:
             rule, remedy = "the storage must answer", "check server and network, then start the worker again"
@@ -196,19 +196,21 @@ class StudyWorker:
                         self.stored.give_up(trial)
                 self.stored.sign(self.name, None)
 
-    def round(self) -> int | None:
+    def run_round(self) -> int | None:
         """Claim a batch of places, judge and store it; where none is free, wait a little.
 
         Returns:
-          How many places are complete that were not when the round before began; None where all were.
+          Places completed since the last round began; None when the study is complete and nothing was new.
         """
         attributes = self.stored.study.user_attrs
         self._check_search(attributes)
         self._listen(attributes)
         holders = self.holders()
-        before, self.complete = self.complete, sum(not is_claim(trial) for trial in holders.values())
-        if self.complete == self.trials:
-            return self.complete - before or None
+        n_complete = sum(not is_claim(trial) for trial in holders.values())
+        newly_complete = n_complete - self.complete
+        self.complete = n_complete
+        if n_complete == self.trials:
+            return newly_complete or None
         if self._give_up_stale(holders):
             holders = self.holders()
         free = self._free_places(holders)
@@ -216,7 +218,7 @@ class StudyWorker:
             self._work(free)
         else:
             time.sleep(min(WAIT_S, self.grace_s / 4))
-        return self.complete - before
+        return newly_complete
 
     def _work(self, places: Sequence[int]) -> None:
         """Claim places, judge those that are held, and store what they came to."""

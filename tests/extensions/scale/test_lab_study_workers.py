@@ -76,7 +76,7 @@ def values_by_place(study: optuna.Study) -> dict[int, dict[str, Any]]:
 def work(worker: StudyWorker, rounds: int = 1000) -> None:
     """Rounds of a worker, until all places are complete or so many are done."""
     for _ in range(rounds):
-        if worker.round() is None:
+        if worker.run_round() is None:
             return
 
 
@@ -145,7 +145,7 @@ class TestSeveralWorkers:
         """A sampler that learns nothing tries the same with any number of workers; none draws what another draws."""
         asked = small(40)
         workers = [StudyWorker(at(tmp_path, asked), asked, 60.0) for _ in range(count)]
-        while any([worker.round() is not None for worker in workers]):  # noqa: C419 - a round of each
+        while any([worker.run_round() is not None for worker in workers]):  # noqa: C419 - a round of each
             pass
         (tmp_path / "alone").mkdir()
         alone = StudyWorker(at(tmp_path / "alone", asked), asked, 60.0)
@@ -186,7 +186,7 @@ class TestSeveralWorkers:
         with monkeypatch.context() as patch:
             stop_before(patch, step, number)
             with pytest.raises(_Stop):
-                dead.round()
+                dead.run_round()
         done = finished(dead.stored.study)
         heir = StudyWorker(at(tmp_path, asked), asked, 0.2)
         work(heir)
@@ -201,7 +201,7 @@ class TestSeveralWorkers:
         slow.stored.claim(asked, 0, asked.first[0], slow.name)
         for number in range(8):
             slow.stored.sign(slow.name, number)
-            other.round()
+            other.run_round()
             time.sleep(0.1)
         assert other.judged == other.taken_over == 0
         time.sleep(0.3)
@@ -222,12 +222,12 @@ class TestSeveralWorkers:
             if not gone:
                 gone.append(True)
                 while heir.taken_over < 10:
-                    heir.round()
+                    heir.run_round()
             return whole(*given)
 
         with monkeypatch.context() as patch:
             patch.setattr(StoredStudy, "complete", complete)
-            late.round()
+            late.run_round()
         assert (late.judged, late.lost, heir.taken_over) == (0, 10, 10)
         work(late)
         assert finished(late.stored.study) == dict.fromkeys(range(20), 1)
@@ -242,7 +242,7 @@ class TestSeveralWorkers:
         with monkeypatch.context() as patch:
             stop_before(patch, "complete", 4)
             with pytest.raises(_Stop):
-                worker.round()
+                worker.run_round()
         work(worker)
         assert finished(worker.stored.study) == dict.fromkeys(range(10), 1)
         assert (worker.judged, worker.taken_over) == (10, 0)
@@ -254,7 +254,7 @@ class TestSeveralWorkers:
         with monkeypatch.context() as patch:
             stop_before(patch, "complete", 3)
             with pytest.raises(_Stop), worker.alive(0.05):
-                worker.round()
+                worker.run_round()
         assert not any(is_claim(trial) for trial in worker.stored.study.trials)
         work(heir)
         assert finished(heir.stored.study) == dict.fromkeys(range(10), 1)
@@ -275,7 +275,7 @@ class TestSeveralWorkers:
         stored = at(tmp_path, one)
         stored.study.set_user_attr(ABOUT, settings_texts(two.settings))
         with pytest.raises(InputError, match="a study must be of one search"):
-            StudyWorker(stored, one, 60.0).round()
+            StudyWorker(stored, one, 60.0).run_round()
         worker = StudyWorker(at(tmp_path, two), two, 60.0)
         work(worker)
         assert worker.judged == 10
