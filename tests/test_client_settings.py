@@ -223,11 +223,11 @@ class TestClients:
     def test_a_prompt_has_a_public_name(self) -> None:
         """As its error says."""
         assert raglab.live.Prompt is Prompt
-        assert "Prompt" in dir(raglab)
+        assert "Prompt" in dir(raglab.live)
         client = OpenAIClient("tiny", URL)
         made = ModelGenerator(client, prompt=raglab.live.Prompt("mine", 1, "Answer."))
         assert made.prompt_version.startswith("mine-1:")
-        with pytest.raises(TypeError, match=r"write raglab\.Prompt\("):
+        with pytest.raises(TypeError, match=r"write raglab\.live\.Prompt\("):
             ModelGenerator(client, prompt="x")  # type: ignore[arg-type]
 
 

@@ -69,7 +69,7 @@ assert check_differences(said.explain("q0"), policy_thresholds([chosen])) == []
 
 # Steps, flips, search space, certificates and report.
 open_ = chosen.replace("confidence.enabled", False)
-steps = replay.steps(trace, open_, "toy.min_hybrid")
+steps = replay.steps(trace, open_, path="toy.min_hybrid")
 assert list(zip(steps["low"], steps["high"], steps["coverage_k"], strict=True)) == [
     (0.0, 0.3, 2), (0.3, 0.6, 1), (0.6, 1.0, 0)
 ]
@@ -125,7 +125,7 @@ chosen = policy(lone={"enabled": True, "min_lone": 0.5})
 said = replay.decide(trace, chosen)
 assert said.frame()["decided_by"].tolist() == ["lone", "answered", "answered"]
 assert said.reason(0) == "keyword share of a lone hit 0.3333 is below min_lone 0.5"
-assert replay.steps(trace, chosen, "lone.min_lone")["coverage_k"].tolist() == [3, 2]
+assert replay.steps(trace, chosen, path="lone.min_lone")["coverage_k"].tolist() == [3, 2]
 assert replay.tally(trace, [chosen]).counts.tolist() == replay.tally(trace, [chosen], engine="numpy").counts.tolist()
 with pytest.raises(ValueError, match="must know every gate"):
     replay.tally(trace, [chosen], engine="numba")

@@ -56,7 +56,7 @@ def lost(text: str, found: tuple[AuditSettings, BanditSettings, ClarifySettings]
     held = {
         "RAGLAB_AUDIT_QUERY": audit.query,
         "RAGLAB_CLARIFY_RULE": clarify.rule,
-        "RAGLAB_BANDIT_POLICY": bandit.algorithm,
+        "RAGLAB_BANDIT_POLICY": bandit.policy,
     }
     if SECRET in repr(found):
         return "a password is shown"

@@ -98,7 +98,7 @@ class TestLearned:
         """A reply that reaches a system which has not refreshed says so, and works after that."""
         behind, system = clarifying(), clarifying()
         ask(WHO, system=system.add(bundled(COVER)), documents=[COVER], request_id="one", now=START)
-        with pytest.raises(ValueError, match="refresh the lab"):
+        with pytest.raises(ValueError, match="refresh the system"):
             reply("one", "yes", system=behind, now=START)
         assert reply("one", "yes", system=behind.refresh(), now=datetime(2026, 1, 5, 10, tzinfo=UTC))["status"] == "ok"
 

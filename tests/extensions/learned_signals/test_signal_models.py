@@ -309,7 +309,8 @@ RUN = """
 import logging, sys, time
 from pathlib import Path
 import pandas as pd
-from raglab import add_signals, signal_models, trace_from_frame
+from raglab import add_signals, trace_from_frame
+from raglab.lab import signal_models
 from raglab.answering.openai_client import OpenAIClient
 url, folder = sys.argv[1], Path(sys.argv[2])
 logging.basicConfig(filename=folder / "debug.log", level=logging.DEBUG)
