@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -108,6 +109,9 @@ def public_names(package: str, file: str, *more: str) -> tuple[Callable[[str], A
 
     def load(name: str) -> Any:  # noqa: ANN401
         if name not in names:
+            # A module that is no public name, such as `raglab.values`.
+            if Path(file).name == "__init__.py" and name.isidentifier() and find_spec(f"{package}.{name}") is not None:
+                return importlib.import_module(f"{package}.{name}")
             msg = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(msg, name=name, obj=sys.modules[package])
         module, room = names[name]
