@@ -336,7 +336,7 @@ def _open_models(model: str | None, parser: str | None, base_url: str | None, nl
     if parser is not None:
         from raglab.extension_points import extension
 
-        models["parser"] = extension("model_parser", "clarification", "--parser")(_client(parser, base_url))
+        models["parser"] = extension("model_calls", "clarification", "--parser")(_client(parser, base_url)).parser
     return models
 
 

@@ -5,5 +5,5 @@ POINTS: dict[str, str] = {
     "clarifier": f"{_ROOM}.live_clarifier:make_clarifier",
     "signal_family.questions": f"{_ROOM}.question_signals:QuestionSignals",
     "audit_table.defaults": f"{_ROOM}.logged_defaults:LOGGED_DEFAULTS",
-    "model_parser": f"{_ROOM}.model_calls:model_parser",
+    "model_calls": f"{_ROOM}.model_calls:ModelCalls",
 }

@@ -225,11 +225,6 @@ class ModelCalls:
         return {name: getattr(self, name) for name in ("parser", "gap_finder", "reply_reader", "field_reader")}
 
 
-def model_parser(client: ModelClient) -> ModelCall:
-    """A parser of questions by a model; the command line's `--parser`."""
-    return ModelCalls(client).parser
-
-
 def _parse(call: ModelCall, question: str, documents: Sequence[Chunk]) -> ParsedQuestion:
     titles = list(dict.fromkeys(chunk.tags.get("title") or chunk.file_name for chunk in documents))
     sections = (("Documents", "; ".join(titles)[: 5 * TEXT]),) if titles else ()
