@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import raglab
 from labelled import free_policy, labelled, shuffled
 from raglab.certify import cases_needed, certification_chance, certify, hoeffding_bentkus
 from raglab.cli import app
@@ -55,6 +57,14 @@ def certified(found: Certification) -> Policy:
     """The policy that was chosen."""
     assert found.policy is not None
     return found.policy
+
+
+def test_the_example_of_the_docstring_runs(trace: Trace) -> None:
+    """On a trace with splits; the policy is fitted on split tune, so that it may be certified."""
+    (example,) = re.findall(r"`(raglab\.certify_best\(.+\))`", certify_best.__doc__ or "")
+    result = eval(example, {"raglab": raglab, "trace": trace})  # noqa: S307 - our own example
+    assert isinstance(result, Certification)
+    assert result.certificate.cases == SPLITS["certify"]
 
 
 def _rows(found: Certification, *columns: str) -> list[Any]:

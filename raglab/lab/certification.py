@@ -341,7 +341,8 @@ def certify_best(
 
     Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
 
-    Example: `raglab.certify_best(trace, raglab.fit_decision(trace), {"hallucination_rate": 0.2}, looks="looks.jsonl")`.
+    Example: with splits `tune` and `certify`, so that the policy is fitted on other cases than those it is tested on:
+      `raglab.certify_best(trace, raglab.fit_decision(trace.split("tune")), targets={"hallucination_rate": 0.2})`.
     """
     terms = _checked_settings(targets, costs, delta, arm, again=again, looks=looks)
     cases = _certify_splits(trace)
