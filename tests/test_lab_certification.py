@@ -153,7 +153,23 @@ def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what
     passed = found.table[found.table["certified"]]
     assert found.certificate.chosen in set(passed["policy_id"][passed["cost"] == passed["cost"].min()])
     none = certify_best(labelled(2, {"": 60}, wrong=0.5), POLICY, targets=RISK, paths=ONE)
-    assert "the likeliest of many fails on hallucination_rate" in none.certificate.reason
+    assert "candidates tested at once, at the corrected level" in none.certificate.reason
+
+
+def test_the_reason_of_holm_states_the_corrected_level_and_bound() -> None:
+    """A bound that keeps the target at delta, but not at delta over the number of candidates, is shown corrected."""
+    target = {"hallucination_rate": 0.3}
+    result = certify_best(labelled(2, {"": 30}, wrong=0.05), POLICY, targets=target, paths=ONE)
+    promise, n = result.certificate.promises[0], result.certificate.candidates
+    assert (result.certificate.chosen, result.certificate.method) == (None, "holm")
+    assert promise.bound <= target["hallucination_rate"]
+    corrected = upper_bound(int(promise.k), promise.n, 0.1 / n)
+    assert corrected > target["hallucination_rate"]
+    fails = f"the likeliest of {n} candidates tested at once, at the corrected level {0.1 / n:.3g}, fails on"
+    assert fails in result.certificate.reason
+    assert f"upper bound {corrected:.3f}"[:-1] in result.certificate.reason
+    assert not result.frame()["certified"].any()
+    assert "not corrected" in (Certification.frame.__doc__ or "")
 
 
 def test_the_data_need_line_stands_beside(found: Certification) -> None:
