@@ -223,9 +223,9 @@ class Certification(NamedTuple):
 
         Columns: `policy_id`; `tested`; `certified`; by target `<target>_k` errors of `<target>_n` cases,
         `<target>_bound` (upper bound of this candidate alone, at confidence 1 − delta) and `<target>_p` (p-value of its
-        test); `cost`, `coverage` and `over_ask_rate`; `changed` settings. `_bound` and `_p` are not corrected for the number of
-        candidates. So where all candidates are tested at once (Holm), a bound may lie under its target although
-        `certified` is False. With a pilot, columns that begin with `pilot_` hold the counts and the cost on it.
+        test); `cost`, `coverage` and `over_ask_rate`; `changed` settings. `_bound` and `_p` are not corrected for the
+        number of candidates. So where all candidates are tested at once (Holm), a bound may lie under its target
+        although `certified` is False. Columns that begin with `pilot_` hold the counts and the cost on a pilot.
         """
         return self.table.copy()
 
