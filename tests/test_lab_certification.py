@@ -627,6 +627,22 @@ def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
         recorded_looks(path, "a")
 
 
+def test_a_further_look_is_refused_where_it_is_remembered_as_the_docstring_says(trace: Trace, tmp_path: Path) -> None:
+    """Without a file three different looks are each the first that is known of; with one the second is refused."""
+    targets = [{"hallucination_rate": alpha} for alpha in (0.15, 0.2, 0.25)]
+    for target in targets:
+        reason = certify_policy(trace, POLICY, targets=target).certificate.reason
+        assert "first look that is known of" in reason
+    looks = tmp_path / "looks.jsonl"
+    certify_policy(trace, POLICY, targets=targets[0], looks=looks)
+    certify_policy(trace, POLICY, targets=targets[0], looks=looks)
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_policy(trace, POLICY, targets=targets[1], looks=looks)
+    text = " ".join((certify_policy.__doc__ or "").split())
+    assert 'a further one is not refused, and the reason says "first look that is known of"' in text
+    assert "another certification on the same cases that `looks` or the policy's certificate remembers" in text
+
+
 def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_path: Path) -> None:
     """Without a file the first look is the first that is known of; with one it is on record; spent deltas are said."""
     alone = certify_policy(trace, POLICY, targets=RISK)

@@ -277,8 +277,10 @@ def certify_policy(
       costs: label -> outcome -> cost, of the target `expected_cost`, see `metrics.cost_matrix`.
       delta: error of the promise, in (0, 0.5).
       arm: which of the trace's arms; the first where not given.
-      again: states that these cases were certified on before.
-      looks: file that remembers every look at the cases; without one a failed look is forgotten.
+      again: states that these cases were certified on before, and allows a further look.
+      looks: file that remembers every look at the cases; the same certification again is the same look. Without a file
+        only the policy's own certificate is remembered: a look that failed, or that another policy took, is unknown, so
+        a further one is not refused, and the reason says "first look that is known of".
 
     Warns:
       UserWarning: one gate of the policy refuses nearly all cases labelled ok (in memory).
@@ -286,7 +288,7 @@ def certify_policy(
     Raises:
       ValueError: no targets, a policy of which a part was fitted or tuned on any of the cases to certify on, an unknown
         rate, target outside (0, 1), of the cost outside (0, the highest cost), costs without that target, no cases, or
-        another certification on the same cases.
+        without `again` another certification on the same cases that `looks` or the policy's certificate remembers.
 
     Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; exact binomial p-values, of graded costs those of Hoeffding and
       Bentkus (Bates and others 2021).
