@@ -145,7 +145,10 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("table", "corpus"): "it is a corpus already: use it as it is",
     ("table", "chunks"): "make a corpus of them: raglab.Corpus(name, chunks)",
     ("log", "system"): "give its log: system.audit",
-    ("log", "path"): "open it first: raglab.AuditLog({})",
+    (
+        "log",
+        "path",
+    ): "open it first: raglab.AuditLog({}), of the folder of an index the file audit.sqlite in it",
     ("log or path", "system"): "give its log, system.audit, or the system by name: system=system",
     ("system", "path"): "open it first: raglab.System.open({})",
     ("baseline", "path"): "load it first: raglab.store.baselines.Baseline.load({})",

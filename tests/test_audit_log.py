@@ -22,11 +22,15 @@ from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.audit.log_learners import learner_of, recorded_learner
 from raglab.audit.sessions import SilenceRule
+from raglab.bandit import Bandit
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decision.checks import Check
 from raglab.default_learner import DefaultLearner
+from raglab.live.online_bandit import Online
 from raglab.policy import PolicyData
+from raglab.reward import PUBLISHED
 from raglab.store.database import Database
+from raglab.store.files import InputError
 from raglab.store.log_tables import (
     CURRENT,
     DECISIONS,
@@ -381,6 +385,15 @@ class TestFiles:
         (tmp_path / "file").write_text("x")
         with pytest.raises(ValueError, match="the folder must be writable"):
             log.export(tmp_path / "file" / "out")
+
+    def test_the_folder_of_an_index_is_no_log(self, tmp_path: Path) -> None:
+        """It is refused with the file that is the log of the index; no empty log is opened."""
+        for place in (tmp_path, str(tmp_path)):
+            with pytest.raises(InputError, match=r"must be a file or a URL, got a folder; .*/audit\.sqlite\."):
+                AuditLog(place)
+        with pytest.raises(InputError, match=r"must be a file or a URL, got a folder; .*/bandit\.sqlite\."):
+            Online(Bandit(), PUBLISHED, 100.0, tmp_path, ["hybrid"])
+        assert list(tmp_path.iterdir()) == []
 
     def test_it_imports_lightly(self) -> None:
         """A log loads neither torch nor pandas nor scipy."""

@@ -1,4 +1,4 @@
-"""Docstrings of the public names: griffe parses them without a warning, and every parameter has one entry.
+"""Docstrings of the public names: griffe parses them without a warning, and every parameter has one entry, in order.
 
 Public are the names of `raglab.__all__`, the functions and classes of the modules among them, `raglab.sklearn`, and the
 public methods of these classes. Names of rooms that are not installed are not in `raglab.__all__`.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import doctest
 import inspect
+import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +26,7 @@ import pytest
 import raglab
 import raglab.sklearn
 
+ROOT = Path(__file__).resolve().parents[1]
 EXCEPTION = r"[A-Z]\w*(?:Error|Exception|Warning)"
 
 
@@ -74,17 +77,26 @@ def parse(node: Any) -> Documented:
     )
 
 
-def defects(documented: Documented, required: set[str], allowed: set[str]) -> list[str]:
-    """Rules that a docstring breaks, in words."""
+def defects(documented: Documented, required: Collection[str], allowed: Collection[str]) -> list[str]:
+    """Rules that a docstring breaks, in words.
+
+    Args:
+      documented: entries of the docstring.
+      required: names that must have an entry.
+      allowed: names that may have one; of a list, in the order of the entries.
+    """
     names, stated = documented.names, documented.attributes
+    order = [name for name in allowed if name in names] if isinstance(allowed, list) else list(names)
+    is_sorted = set(order) != set(names) or list(dict.fromkeys(names)) == order
     merged = [name for name, text in documented.exceptions if re.search(rf"(?:^|[.;] ){EXCEPTION}: ", text)]
     return [
         *documented.warnings,
-        *(f"no entry for {name}" for name in sorted(required - set(names))),
-        *(f"entry of no parameter: {name}" for name in sorted(set(names) - allowed)),
+        *(f"no entry for {name}" for name in sorted(set(required) - set(names))),
+        *(f"entry of no parameter: {name}" for name in sorted(set(names) - set(allowed))),
         *(f"several entries for {name}" for name in sorted(set(names)) if names.count(name) > 1),
         *(f"several entries for {name}" for name in sorted(set(stated)) if stated.count(name) > 1),
         *(f"another exception in the line of {name}" for name in merged),
+        *([] if is_sorted else [f"entries in another order than the signature: {', '.join(order)}"]),
     ]
 
 
@@ -99,9 +111,9 @@ def fields_of(kind: type) -> tuple[set[str], set[str]]:
     return {name for name in fields if name in stated and not name.startswith("_")}, fields
 
 
-def parameters_of(function: Callable[..., Any]) -> set[str]:
-    """Names of the parameters that a caller gives."""
-    return set(inspect.signature(function).parameters) - {"self", "cls"}
+def parameters_of(function: Callable[..., Any]) -> list[str]:
+    """Names of the parameters that a caller gives, in the order of the signature."""
+    return [name for name in inspect.signature(function).parameters if name not in {"self", "cls"}]
 
 
 def is_ours(value: object) -> bool:
@@ -220,6 +232,10 @@ def rate(k: int, *parts: int, n: int = 1) -> float:
 '''
 
 
+COUNTS = "      k: count, at least 0. Note: at\n        most n.\n      *parts: further counts.\n"
+SWAPPED = "      *parts: further counts.\n      k: count.\n"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "defect"),
     [
@@ -229,12 +245,13 @@ def rate(k: int, *parts: int, n: int = 1) -> float:
         ("      n: cases.\n", "      n: cases.\n      m: more.\n", "'m' does not appear"),
         ("      n: cases.\n", "      n: cases.\n      n: cases.\n", "several entries for n"),
         ("        most n.\n", "      most n.\n", "Failed to get"),
+        (COUNTS, SWAPPED, "another order"),
         ("n is 0.\n      TypeError", "n is 0. TypeError", "another exception in the line of ValueError"),
     ],
 )
 def test_a_docstring_that_breaks_a_rule_is_found(before: str, after: str, defect: str) -> None:
-    """The test above fails for two arguments in one line, a missing or unknown one, and two exceptions in one line."""
-    names = {"k", "parts", "n"}
+    """The test above fails for two arguments in one line, a missing or misplaced one, and merged exceptions."""
+    names = ["k", "parts", "n"]
     node = griffe.visit("sample", filepath=Path("sample.py"), code=GOOD)["rate"]
     assert defects(parse(node), names, names) == []
     assert before in GOOD
@@ -242,3 +259,66 @@ def test_a_docstring_that_breaks_a_rule_is_found(before: str, after: str, defect
     ast.parse(code)
     node = griffe.visit("sample", filepath=Path("sample.py"), code=code)["rate"]
     assert any(defect in text for text in defects(parse(node), names, names))
+
+
+def test_examples_of_marked_functions_run() -> None:
+    """Examples of functions behind a decorator, which pytest does not collect as the module's own."""
+    marked = [value for value in dict.fromkeys(public_values()) if hasattr(value, "__wrapped__")]
+    examples = [value for value in marked if ">>> " in (value.__doc__ or "")]
+    assert len(examples) >= 5
+    for function in examples:
+        names = dict(vars(sys.modules[function.__module__]))
+        example = doctest.DocTestParser().get_doctest(function.__doc__, names, full_name(function), None, 0)
+        assert doctest.DocTestRunner(verbose=False).run(example).failed == 0, full_name(function)
+
+
+def documented_code() -> Iterator[tuple[str, str]]:
+    """Code in docstrings, guides and the prose of notebooks, with its file."""
+    for path in (ROOT / "raglab").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = ast.get_docstring(node) if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) else None
+            yield from ((str(path), code) for code in code_of(text or ""))
+            yield from ((str(path), example.source) for example in doctest.DocTestParser().get_examples(text or ""))
+    for path in (ROOT / "README.md", ROOT / "raglab" / "RULES.md", *(ROOT / "docs").rglob("*.md")):
+        yield from ((str(path), code) for code in code_of(path.read_text(encoding="utf-8")))
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "markdown":
+                yield from ((str(path), code) for code in code_of("".join(cell["source"])))
+
+
+def code_of(text: str) -> Iterator[str]:
+    """Code in a text: between backticks, or in a block of Python."""
+    for inline, block in re.findall(r"`([^`\n]+)`|(?ms:^```python\n(.*?)^```)", text):
+        yield inline or block
+
+
+def misfits(code: str) -> list[str]:
+    """Calls of public functions that their signatures refuse; nothing of a text that is no code."""
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except SyntaxError:
+        return []
+    texts = []
+    for node in nodes:
+        if not isinstance(node, ast.Call) or any(isinstance(argument, ast.Starred) for argument in node.args):
+            continue
+        name = ast.unparse(node.func).removeprefix("raglab.")
+        function = getattr(raglab, name, None) if name in raglab.__all__ else None
+        has_dots = any(ast.unparse(argument) == "..." for argument in node.args)
+        if not inspect.isfunction(function) or has_dots or any(word.arg is None for word in node.keywords):
+            continue
+        try:
+            inspect.signature(function).bind(*node.args, **{str(word.arg): word.value for word in node.keywords})
+        except TypeError as error:
+            texts.append(f"{ast.unparse(node)}: {error}")
+    return texts
+
+
+def test_documented_calls_fit_the_signatures() -> None:
+    """Calls of public functions in docstrings, guides and notebooks give by position what the function takes so."""
+    code = list(documented_code())
+    assert sum("raglab." in text for _, text in code) > 100
+    assert misfits("raglab.steps(trace, policy, 'l2.max_l2')")
+    broken = [f"{path}: {text}" for path, source in code for text in misfits(source)]
+    assert not broken, "\n".join(broken)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import raglab
 from labelled import free_policy, labelled, shuffled
 from raglab.certify import cases_needed, certification_chance, certify, hoeffding_bentkus
 from raglab.cli import app
@@ -55,6 +57,14 @@ def certified(found: Certification) -> Policy:
     """The policy that was chosen."""
     assert found.policy is not None
     return found.policy
+
+
+def test_the_example_of_the_docstring_runs(trace: Trace) -> None:
+    """On a trace with splits; the policy is fitted on split tune, so that it may be certified."""
+    (example,) = re.findall(r"`(raglab\.certify_best\(.+\))`", certify_best.__doc__ or "")
+    result = eval(example, {"raglab": raglab, "trace": trace})  # noqa: S307 - our own example
+    assert isinstance(result, Certification)
+    assert result.certificate.cases == SPLITS["certify"]
 
 
 def _rows(found: Certification, *columns: str) -> list[Any]:
@@ -143,7 +153,23 @@ def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what
     passed = found.table[found.table["certified"]]
     assert found.certificate.chosen in set(passed["policy_id"][passed["cost"] == passed["cost"].min()])
     none = certify_best(labelled(2, {"": 60}, wrong=0.5), POLICY, targets=RISK, paths=ONE)
-    assert "the likeliest of many fails on hallucination_rate" in none.certificate.reason
+    assert "candidates tested at once, at the corrected level" in none.certificate.reason
+
+
+def test_the_reason_of_holm_states_the_corrected_level_and_bound() -> None:
+    """A bound that keeps the target at delta, but not at delta over the number of candidates, is shown corrected."""
+    target = {"hallucination_rate": 0.3}
+    result = certify_best(labelled(2, {"": 30}, wrong=0.05), POLICY, targets=target, paths=ONE)
+    promise, n = result.certificate.promises[0], result.certificate.candidates
+    assert (result.certificate.chosen, result.certificate.method) == (None, "holm")
+    assert promise.bound <= target["hallucination_rate"]
+    corrected = upper_bound(int(promise.k), promise.n, 0.1 / n)
+    assert corrected > target["hallucination_rate"]
+    fails = f"the likeliest of {n} candidates tested at once, at the corrected level {0.1 / n:.3g}, fails on"
+    assert fails in result.certificate.reason
+    assert f"upper bound {corrected:.3f}"[:-1] in result.certificate.reason
+    assert not result.frame()["certified"].any()
+    assert "not corrected" in (Certification.frame.__doc__ or "")
 
 
 def test_the_data_need_line_stands_beside(found: Certification) -> None:
@@ -599,6 +625,22 @@ def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
     path.write_text("{broken\n", encoding="utf-8")
     with pytest.raises(ValueError, match="JSON"):
         recorded_looks(path, "a")
+
+
+def test_a_further_look_is_refused_where_it_is_remembered_as_the_docstring_says(trace: Trace, tmp_path: Path) -> None:
+    """Without a file three different looks are each the first that is known of; with one the second is refused."""
+    targets = [{"hallucination_rate": alpha} for alpha in (0.15, 0.2, 0.25)]
+    for target in targets:
+        reason = certify_policy(trace, POLICY, targets=target).certificate.reason
+        assert "first look that is known of" in reason
+    looks = tmp_path / "looks.jsonl"
+    certify_policy(trace, POLICY, targets=targets[0], looks=looks)
+    certify_policy(trace, POLICY, targets=targets[0], looks=looks)
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_policy(trace, POLICY, targets=targets[1], looks=looks)
+    text = " ".join((certify_policy.__doc__ or "").split())
+    assert 'a further one is not refused, and the reason says "first look that is known of"' in text
+    assert "another certification on the same cases that `looks` or the policy's certificate remembers" in text
 
 
 def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_path: Path) -> None:

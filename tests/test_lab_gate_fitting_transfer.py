@@ -29,6 +29,16 @@ def four() -> TraceData:
     return trace_of(*((ask(query=f"question {l2}"), [[Hit(l2)]]) for l2 in (0.25, 0.5, 0.75, 1.0)))
 
 
+def reranked(*scores: float) -> TraceData:
+    """A question a score of the reranker, NaN of none, with the nearest hit at l2 0.25 and more."""
+    return trace_of(
+        *(
+            (ask(query=f"question {n}"), [[Hit(0.25 * (n + 1), s_rerank=score, s_raw=score)]])
+            for n, score in enumerate(scores)
+        )
+    )
+
+
 def test_the_same_share_passes() -> None:
     """Cosine 0.75 is the second of four, the other embedder's is 0.875; l2 0.8 passes three, its third is 0.375."""
     source = four()
@@ -49,6 +59,31 @@ def test_an_embedder_to_itself_changes_no_decision() -> None:
     assert decide(source, moved).status.tolist() == decide(source, policy).status.tolist()
 
 
+def test_an_embedder_to_itself_moves_no_threshold() -> None:
+    """Equal scores keep every threshold, between observed values too."""
+    for seed in range(4):
+        source = random_trace(seed, n_cases=12)
+        for policy in random_policies(seed, 2, fused__enabled=False):
+            moved = rescale_thresholds(source, policy, to=source)
+            assert moved.table["from"].tolist() == moved.table["to"].tolist()
+            assert moved.policy == policy
+    policy = PolicyData.from_mapping(GATES)
+    assert rescale_thresholds(four(), policy, to=four()).policy == policy
+
+
+def test_a_signal_that_is_missing_or_constant_keeps_its_threshold() -> None:
+    """Hits of one confidence, or of none, do not move the taus; the table says that they were not measured."""
+    policy = PolicyData.from_mapping(GATES | {"confidence": {"enabled": True}})
+    for to in (reranked(np.nan, np.nan), reranked(0.4, 0.4)):
+        for first, second in ((reranked(0.2, 0.9), to), (to, reranked(0.2, 0.9)), (to, to)):
+            moved = rescale_thresholds(first, policy, to=second)
+            rows = moved.table.set_index("path")
+            for path in ("confidence.tau_default", "confidence.tau_explicit"):
+                assert moved.policy.value(path) == policy.value(path) == rows.loc[path, "to"]
+                assert rows.loc[path, "note"].startswith("not measured")
+            assert rows.loc["l2.max_l2", "note"] == ""
+
+
 def test_the_certificate_is_left_behind() -> None:
     """It was earned with other hits."""
     source = four()
@@ -63,7 +98,8 @@ def test_shares_are_kept_as_near_as_ties_allow() -> None:
         target = TraceData(source.cases, target.chunks, target.arms, target.hits, meta=target.meta)
         for policy in random_policies(seed, 2, fused__enabled=False):
             table = rescale_thresholds(source, policy, to=target).table
-            assert ((table["passes_from"] - table["passes_to"]).abs() < 1.0).all()
+            measured = table[table["note"] == ""]
+            assert ((measured["passes_from"] - measured["passes_to"]).abs() < 1.0).all()
             assert np.isfinite(table["to"]).all()
 
 

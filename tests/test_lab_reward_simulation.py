@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from raglab import reward
 from raglab.bandit import Bandit, Table
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
+from raglab.lab.reward_notes import headline
 from raglab.lab.reward_simulation import BEST, UNIFORM, SimulationSizes, simulate_learner, verdict
 
 MEDIAN = 'reward.threshold(rewards, "median")'
@@ -109,6 +110,25 @@ def test_chance_is_not_told_apart_from_uniform() -> None:
     assert row["verdict"] == "not told apart"
     assert row["difference_low"] < 0.0 < row["difference_high"]
     assert "not told apart from uniform" in audit.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("difference", "low", "high", "sentence"),
+    [
+        (-0.004, -0.007, -0.001, "below uniform 0.287 by 0.004 (0.001 to 0.007), less than the least difference that"),
+        (0.004, 0.001, 0.007, "above uniform 0.287 by 0.004 (0.001 to 0.007), less than the least difference that"),
+        (0.004, -0.001, 0.007, "not told apart from uniform 0.287 (+0.004, -0.001 to +0.007): no gain"),
+        (0.04, 0.01, 0.07, "above uniform 0.287 by 0.040 (0.010 to 0.070): the reward helps it."),
+        (-0.04, -0.07, -0.01, "below uniform 0.287 by 0.040 (0.010 to 0.070): the reward misleads it."),
+    ],
+)
+def test_the_headline_follows_the_interval(difference: float, low: float, high: float, sentence: str) -> None:
+    """A difference whose interval excludes 0 is above or below, be it ever so small."""
+    ends = {"difference": difference, "difference_low": low, "difference_high": high}
+    uniform = {"value": 0.287, "verdict": verdict(difference, low, high, 0.005)} | ends
+    learner = {"value": 0.287 + difference, "value_low": 0.2, "value_high": 0.4}
+    text = headline({Bandit().algorithm: learner, UNIFORM: uniform}, Bandit())
+    assert sentence in text
 
 
 def test_the_interval_of_the_best_fixed_arm_allows_for_its_choice() -> None:

@@ -195,7 +195,11 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
         lambda door, _: door.live_rates(SYSTEM),
         r"log must be an audit log, got a System; give its log: system\.audit",
     ),
-    ("live_rates", lambda door, _: door.live_rates("a.db"), r"open it first: raglab\.AuditLog\('a\.db'\)"),
+    (
+        "live_rates",
+        lambda door, _: door.live_rates("a.db"),
+        r"first: raglab\.AuditLog\('a\.db'\), .* file audit\.sqlite in it",
+    ),
     (
         "slices",
         lambda door, trace: door.lab.slices(trace),

@@ -26,13 +26,14 @@ from raglab.default_learner import ClarificationDefault, ClarificationRequest, D
 from raglab.extension_points import extensions
 from raglab.html_display import Fold, display, short
 from raglab.policy import PolicyData
-from raglab.store.database import Database, Rebuild
+from raglab.store.database import Database, Rebuild, check_no_folder
 from raglab.store.files import InputError, make_folder, replacing
 from raglab.store.log_chain import CHAIN, Finding, Head, Verification, as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_rows import EventTable
 from raglab.store.log_tables import (
     APPLICATIONS,
+    AUDIT_LOG,
     CHOICE_TABLES,
     CLARIFICATIONS,
     CURRENT,
@@ -338,8 +339,10 @@ class AuditLog:
           patience_s: seconds to wait for a turn to write, see `Database`.
 
         Raises:
+          InputError: the log is a folder, such as that of an index, which keeps its log in `audit.sqlite`.
           ValueError: query is none of the three, keep_days below 0, a rule of silence that could confirm nothing.
         """
+        check_no_folder(log, AUDIT_LOG)
         check_retention(query, keep_days)
         check_silence(silence)
         self.learner, self.query, self.keep_days = learner, query, float(keep_days)

@@ -125,8 +125,8 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 
     Args:
+      trace: new cases, retrieved as those were that the policy was certified on; of shards one is in memory at a time.
       policy: with its certificate.
-      trace: new cases, retrieved as those were that it was certified on; of shards one is in memory at a time.
       again: states that the cases may be those it was certified on.
 
     Raises:

@@ -219,7 +219,14 @@ class Certification(NamedTuple):
     status_only: int = 0
 
     def frame(self) -> pd.DataFrame:
-        """Tests of the candidates, a row a candidate and target."""
+        """Tests of the candidates, a row a candidate in the order of the tests.
+
+        Columns: `policy_id`; `tested`; `certified`; by target `<target>_k` errors of `<target>_n` cases,
+        `<target>_bound` (upper bound of this candidate alone, at confidence 1 − delta) and `<target>_p` (p-value of its
+        test); `cost`, `coverage` and `over_ask_rate`; `changed` settings. `_bound` and `_p` are not corrected for the
+        number of candidates. So where all candidates are tested at once (Holm), a bound may lie under its target
+        although `certified` is False. Columns that begin with `pilot_` hold the counts and the cost on a pilot.
+        """
         return self.table.copy()
 
     def __repr__(self) -> str:
@@ -270,8 +277,10 @@ def certify_policy(
       costs: label -> outcome -> cost, of the target `expected_cost`, see `metrics.cost_matrix`.
       delta: error of the promise, in (0, 0.5).
       arm: which of the trace's arms; the first where not given.
-      again: states that these cases were certified on before.
-      looks: file that remembers every look at the cases; without one a failed look is forgotten.
+      again: states that these cases were certified on before, and allows a further look.
+      looks: file that remembers every look at the cases; the same certification again is the same look. Without a file
+        only the policy's own certificate is remembered: a look that failed, or that another policy took, is unknown, so
+        a further one is not refused, and the reason says "first look that is known of".
 
     Warns:
       UserWarning: one gate of the policy refuses nearly all cases labelled ok (in memory).
@@ -279,7 +288,7 @@ def certify_policy(
     Raises:
       ValueError: no targets, a policy of which a part was fitted or tuned on any of the cases to certify on, an unknown
         rate, target outside (0, 1), of the cost outside (0, the highest cost), costs without that target, no cases, or
-        another certification on the same cases.
+        without `again` another certification on the same cases that `looks` or the policy's certificate remembers.
 
     Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; exact binomial p-values, of graded costs those of Hoeffding and
       Bentkus (Bates and others 2021).
@@ -341,7 +350,8 @@ def certify_best(
 
     Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
 
-    Example: `raglab.certify_best(trace, raglab.fit_decision(trace), {"hallucination_rate": 0.2}, looks="looks.jsonl")`.
+    Example: with splits `tune` and `certify`, so that the policy is fitted on other cases than those it is tested on:
+      `raglab.certify_best(trace, raglab.fit_decision(trace.split("tune")), targets={"hallucination_rate": 0.2})`.
     """
     terms = _checked_settings(targets, costs, delta, arm, again=again, looks=looks)
     cases = _certify_splits(trace)
@@ -443,7 +453,8 @@ def _certification(
     near = _nearest(order, targets, delta)
     # A case scored by status alone counts any answer as correct, so the certificate says how many are (rule S6.3).
     alone = trace_status_only(held_out)
-    judged = JudgedCases(counts.basis, alone, look_sentence(look, recorded=terms.looks is not None, again=terms.again))
+    sentence = look_sentence(look, recorded=terms.looks is not None, again=terms.again)
+    judged = JudgedCases(counts.basis, alone, sentence, len(tried))
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(policy.policy_id for policy, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -456,7 +467,12 @@ def _certification(
         candidates=len(offered),
         cases=len(held_out),
         reason=certificate_reason(
-            tested.promises, tested.binding, delta, order.method, judged, certified=tested.certified
+            tested.failed or tested.promises,
+            tested.binding,
+            delta,
+            order.method,
+            judged,
+            certified=tested.certified,
         ),
         pilot=order.pilot_cases,
         cases_hash=cases.held_out_hash,
@@ -593,7 +609,8 @@ class SequenceResult(NamedTuple):
 
     p: p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M]. chosen: place
     of the candidate that is taken, -1 where none passed. promises: of the chosen one, else of the one that came
-    nearest. binding: the target with the least room. n_tested: candidates whose test was reached.
+    nearest. binding: the target with the least room. n_tested: candidates whose test was reached. failed: the promises
+    with their bounds at the level of the test, where none passed.
     """
 
     p: NDArray[np.float64]
@@ -602,6 +619,7 @@ class SequenceResult(NamedTuple):
     promises: tuple[Promise, ...]
     binding: str
     n_tested: int
+    failed: tuple[Promise, ...]
 
     @property
     def certified(self) -> bool:
@@ -621,23 +639,36 @@ def _sequence_test(counts: RateCounts, order: TestOrder, targets: Mapping[str, f
     chosen = int(min(np.flatnonzero(passed), key=lambda place: (cost[place], joint[place]), default=-1))
     # Where none passed, a reader is told of the one that came nearest: the first in a sequence, else the least p.
     shown = chosen if chosen >= 0 else 0 if in_sequence else int(np.argmin(joint))
-    promises = tuple(
-        Promise(
-            name=name,
-            alpha=float(alpha),
-            k=counts.total(shown, place),
-            n=int(counts.n[shown, place]),
-            bound=counts.bound(shown, place, delta),
-        )
-        for place, (name, alpha) in enumerate(targets.items())
-    )
+    promises = _promises(counts, shown, targets, delta)
+    # Holm's first test of n candidates is at delta / n, so where none passed that is the level that stopped it.
+    failed = promises if in_sequence else _promises(counts, shown, targets, delta / len(passed))
     # What stopped it binds: in a sequence the first that failed, of all at once the nearest where none passed.
     n_candidates = len(passed)
     stopped = int(passed.sum()) if in_sequence else n_candidates
     fails_at = stopped if in_sequence else shown if chosen < 0 else n_candidates
     binding = _binding(promises, p[fails_at] if fails_at < n_candidates else None)
     return SequenceResult(
-        p=p, passed=passed, chosen=chosen, promises=promises, binding=binding, n_tested=min(stopped + 1, n_candidates)
+        p=p,
+        passed=passed,
+        chosen=chosen,
+        promises=promises,
+        binding=binding,
+        n_tested=min(stopped + 1, n_candidates),
+        failed=() if chosen >= 0 else failed,
+    )
+
+
+def _promises(counts: RateCounts, row: int, targets: Mapping[str, float], delta: float) -> tuple[Promise, ...]:
+    """Targets with what one candidate does, and their bounds at confidence 1 − delta."""
+    return tuple(
+        Promise(
+            name=name,
+            alpha=float(alpha),
+            k=counts.total(row, place),
+            n=int(counts.n[row, place]),
+            bound=counts.bound(row, place, delta),
+        )
+        for place, (name, alpha) in enumerate(targets.items())
     )
 
 

@@ -20,7 +20,7 @@ from raglab.store.policies import Policy
 FAILS: Mapping[TestMethod, str] = {
     "single": "the policy fails",
     "fixed_sequence": "the first candidate tested fails",
-    "holm": "the likeliest of many fails",
+    "holm": "the likeliest of {n} candidates tested at once, at the corrected level {level:.3g}, fails",
 }
 
 
@@ -28,11 +28,13 @@ class JudgedCases(NamedTuple):
     """What a reason says of the cases certified on.
 
     basis: on which they are judged. alone: which are scored by status alone, [Q]. look: sentence of their looks.
+    candidates: number of policies that are tested on them.
     """
 
     basis: Basis
     alone: NDArray[np.bool_]
     look: str
+    candidates: int = 1
 
 
 def look_sentence(look: Look, *, recorded: bool, again: bool) -> str:
@@ -50,7 +52,16 @@ def look_sentence(look: Look, *, recorded: bool, again: bool) -> str:
 def certificate_reason(
     promises: Sequence[Promise], binding: str, delta: float, method: TestMethod, judged: JudgedCases, *, certified: bool
 ) -> str:
-    """What is promised or not, at which look, on which basis, and how many cases are scored by status alone."""
+    """What is promised or not, at which look, on which basis, and how many cases are scored by status alone.
+
+    Args:
+      promises: with the bounds at the level of the test, where it failed.
+      binding: name of the target that fails, or whose bound is nearest to its alpha.
+      delta: error of the promise.
+      method: of the test.
+      judged: what is stated of the cases.
+      certified: whether a candidate passed.
+    """
     sentence = status_only_sentence(int(judged.alone.sum()), len(judged.alone))
     cases = f"; {judged.look}; judged by {judged.basis}" + (f"; {sentence}" if sentence else "")
     rates = ", ".join(f"{promise.name} at most {promise.alpha:g}" for promise in promises)
@@ -63,7 +74,9 @@ def certificate_reason(
         if promise.n
         else "nothing to be a share of"
     )
-    return f"not certified: {rates}; {FAILS[method]} on {binding} ({counts}){cases}"
+    n = judged.candidates
+    fails = FAILS["single" if n == 1 else method].format(n=n, level=delta / n)
+    return f"not certified: {rates}; {fails} on {binding} ({counts}){cases}"
 
 
 def missing_candidates(tried: Sequence[Policy], counts: RateCounts, chosen: int) -> list[str]:

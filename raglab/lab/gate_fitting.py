@@ -525,7 +525,7 @@ class Transfer(NamedTuple):
     table: pd.DataFrame
 
     def frame(self) -> pd.DataFrame:
-        """Thresholds before and after, a row a threshold."""
+        """Thresholds before and after, a row a threshold; `note` names the ones that were not measured and stay."""
         return self.table.copy()
 
 
@@ -547,6 +547,15 @@ def shard_scores(trace: TraceData, policy: Policy, arm: str | None) -> Scores:
     return Scores(by_path, evidence.known)
 
 
+UNMEASURED = "not measured: the signal is missing or constant"
+
+
+def _varies(scores: NDArray[np.float64]) -> bool:
+    """Whether the scores of a signal differ at all, among the cases that have one."""
+    known = scores[np.isfinite(scores)]
+    return len(known) > 0 and bool(known.min() < known.max())
+
+
 def _passes_above(swept: Threshold) -> float:
     """Sign that makes more of a score pass."""
     return 1.0 if swept.side == "floor" else -1.0
@@ -561,6 +570,9 @@ def _all_scores(trace: TraceView, policy: Policy, arm: str | None) -> Scores:
 @takes(trace="trace", policy="policy", to="trace")
 def rescale_thresholds(trace: TraceView, policy: Policy, *, to: TraceView, arm: str | None = None) -> Transfer:
     """Policy whose thresholds pass the same share of questions of another trace as of this one.
+
+    A threshold stays as it is where the scores of both traces are the same, and where its signal is missing or constant
+    in either trace; the column `note` of the table then says that it was not measured.
 
     The calibrated cosine of rule S2.8 is not moved: fit it on the other trace with `calibrate_cosine`. Any certificate
     is dropped: it was earned with other hits. Re-test its targets on cases that did not choose the
@@ -593,11 +605,15 @@ def rescale_thresholds(trace: TraceView, policy: Policy, *, to: TraceView, arm: 
     for path, before in here.by_path.items():
         swept, value, after = thresholds[path], policy.value(path), there.by_path[path]
         sign = _passes_above(swept)
-        if not (np.isfinite(before).any() and np.isfinite(after).any()):
+        if not (_varies(before) and _varies(after)):
+            if not path.startswith("decision."):  # costs are no scores of an embedder
+                rows.append((path, float(value), float(value), np.nan, np.nan, UNMEASURED))
             continue
-        moved = float(np.clip(sign * quantile_map(sign * value, before, after), swept.low, swept.high))
-        changes += [path, moved]
+        moved = float(value)
+        if not np.array_equal(np.sort(before), np.sort(after), equal_nan=True):
+            moved = float(np.clip(sign * quantile_map(sign * value, before, after), swept.low, swept.high))
+            changes += [path, moved]
         shares = [float((scores >= sign * at).mean()) for scores, at in ((before, value), (after, moved))]
-        rows.append((path, float(value), moved, *shares))
-    columns = ["path", "from", "to", "passes_from", "passes_to"]
-    return Transfer(policy.replace(*changes), pd.DataFrame(rows, columns=columns))
+        rows.append((path, float(value), moved, *shares, ""))
+    columns = ["path", "from", "to", "passes_from", "passes_to", "note"]
+    return Transfer(policy.replace(*changes, "certificate", None), pd.DataFrame(rows, columns=columns))

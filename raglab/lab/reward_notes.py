@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table
 from raglab.bandit.learner import LEARNERS, Bandit
-from raglab.lab.reward_simulation import BEST, HARMS, HELPS, ROUTER, UNIFORM
+from raglab.lab.reward_simulation import BEST, HARMS, HELPS, LEAST, LEVEL, ROUTER, UNIFORM
 from raglab.reward import PUBLISHED, ClampShares, RewardWeights, threshold
 
 if TYPE_CHECKING:
@@ -79,12 +79,25 @@ def headline(compared: Mapping[str, Any], bandit: Bandit) -> str:
         return f"{ends}, below {even}: the reward misleads it."
     if uniform["verdict"] == HELPS:
         return f"{ends}, above {even}: the reward helps it."
-    return f"{ends}, not told apart from {even}: no gain by the reward is shown."
+    return f"{ends}, {_place(uniform)} {even}{_too_small(uniform)}: no gain by the reward is shown."
+
+
+def _place(row: Any) -> str:  # noqa: ANN401 - a row of a frame
+    """Where the learner lies beside a policy, by the interval of their difference."""
+    if row["difference_low"] > 0.0:
+        return "above"
+    return "below" if row["difference_high"] < 0.0 else "not told apart from"
+
+
+def _too_small(row: Any) -> str:  # noqa: ANN401 - a row of a frame
+    """Words for a difference whose interval lies on one side of 0 and whose size does not count; else nothing."""
+    if row["verdict"] != LEVEL or row["difference_low"] <= 0.0 <= row["difference_high"]:
+        return ""
+    return f", less than the least difference that counts ({100 * LEAST:g} % of the range of the values)"
 
 
 def _reference_notes(compared: Mapping[str, Any], tables: AuditTables, bandit: Bandit) -> list[str]:
     """The learner beside the best fixed arm, the router and other policies that learn nothing."""
-    words = {HELPS: "above", HARMS: "below"}
     fixed = int((tables.arms["n"] == tables.arms["n"].max()).sum())
     lines = []
     for policy, row in compared.items():
@@ -92,9 +105,8 @@ def _reference_notes(compared: Mapping[str, Any], tables: AuditTables, bandit: B
             continue
         arm = f" ({_best_arm(tables.arms)})" if policy == BEST else ""
         name = {BEST: f"the best fixed arm{arm}", ROUTER: "the source's router"}.get(policy, policy)
-        place = words.get(str(row["verdict"]), "not told apart from")
         several = f"; the interval allows for its choice among {fixed} arms" if policy == BEST and fixed > 2 else ""
-        lines.append(f"It is {place} {name} {row['value']:.3f} {_gap(row)}{several}.")
+        lines.append(f"It is {_place(row)} {name} {row['value']:.3f} {_gap(row)}{_too_small(row)}{several}.")
     if BEST not in compared:
         lines.append("No arm is available in every case, so there is no fixed arm to compare with.")
     return lines
@@ -145,11 +157,11 @@ def threshold_note(world: Table, bandit: Bandit) -> str:
 
 
 def _gap(row: Any) -> str:  # noqa: ANN401 - a row of a frame
-    """Size of a difference that its verdict gives a direction, with its interval; with signs where it has none."""
+    """Size of a difference whose interval lies on one side of 0, with that interval; else both with signs."""
     gain, low, high = (row[f"difference{end}"] + 0.0 for end in ("", "_low", "_high"))
-    if row["verdict"] == HELPS:
+    if low > 0.0:
         return f"by {gain:.3f} ({low:.3f} to {high:.3f})"
-    if row["verdict"] == HARMS:
+    if high < 0.0:
         return f"by {-gain:.3f} ({-high:.3f} to {-low:.3f})"
     return f"({gain:+.3f}, {low:+.3f} to {high:+.3f})"
 

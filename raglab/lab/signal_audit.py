@@ -185,8 +185,9 @@ def audit_signals(
       seed: of the folds.
 
     Raises:
-      ValueError: no cases, fewer than two cases a fold, repeats below 0, level outside (0, 1), or too many answers
-        missing of cases judged by text.
+      ValueError: no cases, repeats below 0, level outside (0, 1), or too many answers missing of cases judged by text;
+        with repeats, folds below 2 or above half the cases, or too few cases for a fit without one fold, which needs 10
+        that would be answered right and 10 others: 10 folds need 12 of each, 3 folds 15 of each.
 
     Source: rules S2.15, S2.17, S6.3, S6.7.
     """

@@ -35,8 +35,8 @@ def decide_frame(
     neither torch nor MLflow; a thousand cases at once cost far less than a thousand calls.
 
     Args:
-      policy: the policy whose gates decide.
       frame: one row a hit, as `trace_from_frame` takes it; its first arm is decided.
+      policy: the policy whose gates decide.
       score: as `trace_from_frame` takes it.
       signals: as `trace_from_frame` takes them.
       name: as `trace_from_frame` takes it.
@@ -65,7 +65,7 @@ def decide_frame(
       >>> import pandas as pd
       >>> rows = [("the excess?", "a", 0.9), ("the excess?", "b", 0.6), ("Who won?", "b", 0.1)]
       >>> policy = PolicyData.from_mapping({"confidence": {"enabled": False}})
-      >>> decided = decide_frame(policy, pd.DataFrame(rows, columns=["query", "hit_id", "score"]))
+      >>> decided = decide_frame(pd.DataFrame(rows, columns=["query", "hit_id", "score"]), policy)
       >>> decided[["case_id", "status", "decided_by", "hits"]].values.tolist()
       [['q1', 'ok', 'answered', ['a', 'b']], ['q2', 'refuse', 'l2', []]]
       >>> decided["reason"][1]

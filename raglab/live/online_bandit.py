@@ -23,11 +23,12 @@ from raglab.bandit.persistence import CENTRED
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decimals import decimals
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
-from raglab.store.database import Database, Rebuild
+from raglab.store.database import Database, Rebuild, check_no_folder
 from raglab.store.files import InputError
 from raglab.store.log_chain import Finding, Head, Verification, as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import (
+    BANDIT_LOG,
     CHOICE_TABLES,
     CHOICES,
     REQUEST_TABLES,
@@ -449,8 +450,10 @@ class Online:
           patience_s: seconds to wait for a turn to write, see `Database`.
 
         Raises:
+          InputError: the log is a folder, such as that of an index, which keeps its log in `bandit.sqlite`.
           ValueError: no arms, one twice, a budget not above 0, settings out of range.
         """
+        check_no_folder(log, BANDIT_LOG)
         if not arms or len(set(arms)) < len(arms):
             msg = f"arms must be different and at least one, got {', '.join(arms) or 'none'}; name each once."
             raise ValueError(msg)

@@ -75,10 +75,9 @@ from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
 from raglab.store.database import Database, masked_url
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value
 from raglab.store.log_chain import REMEDY
-from raglab.store.log_tables import CHOICE_TABLES, CHOICES, LOG_TABLES, REQUEST_TABLES
+from raglab.store.log_tables import AUDIT_LOG, BANDIT_LOG, CHOICE_TABLES, CHOICES, LOG_TABLES, REQUEST_TABLES
 
 PREFIX = "RAGLAB_BANDIT_"
-BANDIT_LOG, AUDIT_LOG = "bandit.sqlite", "audit.sqlite"
 LEARNER = Bandit()  # whose settings hold where the environment says nothing
 _ROUNDED = 1.0 + 1e-9  # what discounting may leave between sums that are equal
 _MAX_BYTES = 2**20

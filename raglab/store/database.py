@@ -763,6 +763,21 @@ def masked_url(place: str | Path) -> str:
     return text if is_plain else _LOGIN.sub("//***@", text)
 
 
+def check_no_folder(place: str | Path, file: str) -> None:
+    """Refuse a folder as the place of a log.
+
+    Args:
+      place: a path, or a URL with `://`.
+      file: name of the log in the folder of an index.
+
+    Raises:
+      InputError: the place is a folder.
+    """
+    if "://" not in str(place) and Path(place).is_dir():
+        rule = "a log must be a file or a URL"
+        raise input_error(Where(str(place)), rule, f"an index keeps this log in {Path(place) / file}", "a folder")
+
+
 def _url(place: str | Path) -> URL:
     if "://" not in str(place):
         return URL.create("sqlite", database=str(Path(place).absolute()))

@@ -15,6 +15,7 @@ from raglab.store.log_entries import Entries
 from raglab.store.log_rows import Column, EventTable
 
 LONGEST_ID = 200
+BANDIT_LOG, AUDIT_LOG = "bandit.sqlite", "audit.sqlite"  # files of the logs in the folder of an index
 
 
 def check_id(request_id: object) -> None:

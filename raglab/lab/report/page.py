@@ -246,8 +246,8 @@ def write_report(
       trace: of the cases to judge on, already one split where there are splits; in memory, or of shards (`Trace.open`),
         one of which is in memory at a time: the page is the same, to the byte, but for the fingerprint of the trace.
       policies: name -> policy.
-      arm: which of the trace's arms; the first where not given.
       out: the HTML file.
+      arm: which of the trace's arms; the first where not given.
       tuned: name of the tuned policy; a page without it is about the incumbent alone.
       incumbent: name of the policy that the tuned one is compared with.
       flat_ranges: flat range of each threshold, in which it may move at no cost; shown unchanged.
