@@ -144,8 +144,10 @@ def test_a_keyword_of_another_library_or_with_a_slip_is_answered(trace: raglab.T
     ):
         with pytest.raises(TypeError, match=told):
             tune(trace, **more)
-    with pytest.raises(TypeError, match=r"^tune takes trace by position, got 2 arguments; .*policy="):
-        tune(trace, POLICY)
+    with pytest.raises(TypeError, match=r"^tune takes trace, policy by position, got 3 arguments; .*arm="):
+        tune(trace, POLICY, "hybrid")
+    with pytest.raises(TypeError, match=r"^tune takes trace, policy in this order, got .*; swap them\.$"):
+        tune(POLICY, trace)
     build: Any = raglab.build_trace
     with pytest.raises(TypeError, match=r"^build_trace has no argument n_jobs; .*raglab\.lab\.parallel_workers"):
         build(CORPUS, CASES, n_jobs=4)

@@ -337,8 +337,8 @@ class TuneResult:
 @takes(trace="trace", policy="policy")
 def tune(
     trace: StudyTrace,
-    *,
     policy: Policy | None = None,
+    *,
     arm: str | None = None,
     rule: RuleName = "expected_cost",
     candidates: CandidateNames = (),
