@@ -108,8 +108,8 @@ def swept_threshold(known: SignalSet, thresholds: Thresholds, path: str) -> Thre
             "signals.<name>.max",
         ]
         near = [*(at for at in paths if at.endswith(f".{path}")), *get_close_matches(str(path), paths, 1)][:1]
-        meant = f"; did you mean {near[0]}? Names" if near else "; names"
-        msg = f"path must be one of {', '.join(named)}, got {path!r}{meant} of signals: {', '.join(known.names)}."
+        remedy = f"did you mean {near[0]}?" if near else f"names of signals: {', '.join(known.names)}."
+        msg = f"path must be one of {', '.join(named)}, got {path!r}; {remedy}"
         raise ValueError(msg)
     swept = paths[path]
     gate = thresholds.signals.get(swept.signal)
