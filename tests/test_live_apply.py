@@ -120,7 +120,7 @@ def test_a_fresh_process_is_light() -> None:
         "rows = [(f'what is item {n // 2}?', n % 97, 0.5 + n % 400 / 1000) for n in range(2000)]\n"
         "frame = pd.DataFrame(rows, columns=['query', 'hit_id', 'score'])\n"
         "def once():\n"
-        "    start = time.process_time(); said = raglab.decide_frame(policy, frame)\n"
+        "    start = time.process_time(); said = raglab.decide_frame(frame, policy)\n"
         "    assert len(said) == 1000; return time.process_time() - start\n"
         "print(min(once() for _ in range(3)) / 1000)\n"
         "print(*sorted({'torch', 'mlflow', 'matplotlib', 'sklearn', 'scipy', 'faiss'} & set(sys.modules)))"
