@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import NamedTuple
 
 import numpy as np
@@ -106,7 +107,9 @@ def swept_threshold(known: SignalSet, thresholds: Thresholds, path: str) -> Thre
             "signals.<name>.min",
             "signals.<name>.max",
         ]
-        msg = f"path must be one of {', '.join(named)}, got {path!r}; names of signals: {', '.join(known.names)}."
+        near = [*(at for at in paths if at.endswith(f".{path}")), *get_close_matches(str(path), paths, 1)][:1]
+        remedy = f"did you mean {near[0]}?" if near else f"names of signals: {', '.join(known.names)}."
+        msg = f"path must be one of {', '.join(named)}, got {path!r}; {remedy}"
         raise ValueError(msg)
     swept = paths[path]
     gate = thresholds.signals.get(swept.signal)

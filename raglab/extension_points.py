@@ -13,8 +13,8 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 ROOMS = "raglab.extensions"
@@ -109,10 +109,10 @@ def public_names(package: str, file: str, *more: str) -> tuple[Callable[[str], A
 
     def load(name: str) -> Any:  # noqa: ANN401
         if name not in names:
-            # A module that is no public name, such as `raglab.values`.
-            if Path(file).name == "__init__.py" and name.isidentifier() and find_spec(f"{package}.{name}") is not None:
-                return importlib.import_module(f"{package}.{name}")
-            msg = f"module {package!r} has no attribute {name!r}"
+            if (module_there := _submodule(package, name)) is not None:
+                return module_there
+            elsewhere = " or ".join(f"{door}.{name}" for door in doors_of(name))
+            msg = f"module {package!r} has no attribute {name!r}{elsewhere and f'; it is {elsewhere}'}"
             raise AttributeError(msg, name=name, obj=sys.modules[package])
         module, room = names[name]
         if room is not None and room not in installed():
@@ -127,6 +127,33 @@ def public_names(package: str, file: str, *more: str) -> tuple[Callable[[str], A
         return [*(name for name, place in names.items() if place.room in {None, *installed()}), *more]
 
     return load, listed
+
+
+def _submodule(package: str, name: str) -> ModuleType | None:
+    """Module of a package, imported; None where there is none or its name is private."""
+    try:
+        return None if name.startswith("_") else importlib.import_module(f"{package}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{package}.{name}":
+            raise
+        return None
+
+
+def doors_of(name: str) -> list[str]:
+    """Public modules that list a name; none of them is imported.
+
+    Example:
+      >>> doors_of("slices"), doors_of("DefaultLearner"), doors_of("nothing")
+      (['raglab.lab'], ['raglab.default_learner'], [])
+    """
+    root = Path(__file__).parent
+    stubs = [*root.glob("*.pyi"), *root.glob("*/__init__.pyi")]
+    names = {stub: [*listed_names(stub.read_text(encoding="utf-8"))] for stub in stubs}
+    for file in ("bandit/__init__.py", "default_learner/__init__.py", "sklearn.py"):
+        text = (root / file).read_text(encoding="utf-8")
+        names[root / file] = re.findall(r'^(?:    "|class )(\w+)(?:",$|\()', text, re.MULTILINE)
+    modules = {path: path.relative_to(root.parent).with_suffix("").parts for path in names}
+    return sorted(".".join(modules[path]).removesuffix(".__init__") for path, listed in names.items() if name in listed)
 
 
 def extension(point: str, room: str, what: str) -> Any:  # noqa: ANN401

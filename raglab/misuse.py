@@ -56,6 +56,7 @@ OTHER_NAMES = {  # what other libraries call an argument -> its names here, the 
     "test": ("report",),
     "test_size": ("report",),
 }
+GOAL_FIELDS = frozenset({"targets", "costs", "min_coverage", "max_over_ask"})  # of `raglab.Goal`
 WORKERS = frozenset({"n_jobs", "n_workers", "workers", "num_workers", "jobs"})
 _SINGULAR = {
     "trace": "a trace",
@@ -144,6 +145,8 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("table", "cases"): "they are cases already: use them as they are",
     ("table", "corpus"): "it is a corpus already: use it as it is",
     ("table", "chunks"): "make a corpus of them: raglab.Corpus(name, chunks)",
+    ("text", "response"): 'give its id: said["request_id"]',
+    ("text", "mapping"): 'give the id of a response: said["request_id"]',
     ("log", "system"): "give its log: system.audit",
     (
         "log",
@@ -362,6 +365,8 @@ def _keyword_message(function: str, unknown: str, known: Sequence[str], *, is_op
     rule = f"{function} has no argument {unknown}"
     if unknown in WORKERS:
         return f"{rule}; work is shared among processes inside `with raglab.lab.parallel_workers(...)`."
+    if unknown in GOAL_FIELDS and "goal" in known:
+        return f"{rule}; write goal=raglab.Goal({unknown}=…)."
     meant = next((name for name in OTHER_NAMES.get(unknown, ()) if name in known), None)
     near = [meant] if meant else get_close_matches(unknown, known, 1)
     if near:

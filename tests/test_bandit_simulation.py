@@ -165,6 +165,24 @@ def uniform(world: Bernoulli | Table) -> Any:
     return world.mask / world.mask.sum(axis=1, keepdims=True)
 
 
+def test_the_frame_of_a_run_has_a_row_a_replication() -> None:
+    """Value and regret at the end, and rounds by arm; spend where choices cost."""
+    played = run(Bandit("ucb1"), BAD, rounds=6, replications=3)
+    frame = played.frame()
+    assert [*frame] == ["value", "regret", "pulls_0", "pulls_1"]
+    assert frame["value"].tolist() == played.value[:, -1].tolist()
+    assert frame[["pulls_0", "pulls_1"]].sum(axis=1).tolist() == [6, 6, 6]
+    assert "spend" in played._replace(spend=played.value).frame()
+
+
+def test_what_is_swapped_or_misspelt_is_told() -> None:
+    """A world first; a learner by nearly its name."""
+    with pytest.raises(ValueError, match=r"^run takes a policy and a world in this order, .*; swap them\.$"):
+        run(BAD, Bandit("ucb1"), rounds=3, replications=2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"got 'linucb'; did you mean lin_ucb\? Choose one of them\.$"):
+        run(Bandit("linucb"), table(), rounds=3, replications=2)
+
+
 def test_more_replications_begin_as_fewer() -> None:
     """Whole blocks are the same, whatever follows."""
     few, many = (

@@ -181,6 +181,37 @@ def test_a_name_of_a_missing_room_says_where_it_belongs(room: str, tmp_path: Pat
     assert done.returncode == 0, done.stderr
 
 
+ELSEWHERE = [
+    ("slices", "raglab.lab.slices"),
+    ("Measured", "raglab.lab.Measured"),
+    ("signal_table", "raglab.lab.signal_table"),
+    ("always_answer", "raglab.lab.always_answer"),
+    ("save_cases", "raglab.io.save_cases"),
+    ("Slot", "raglab.live.Slot"),
+    ("Bandit", "raglab.bandit.Bandit"),
+    ("DefaultLearner", "raglab.default_learner.DefaultLearner"),
+    ("PolicyClassifier", "raglab.sklearn.PolicyClassifier"),
+    ("update", "raglab.bandit.update or raglab.default_learner.update"),
+]
+
+
+@pytest.mark.parametrize(("name", "place"), ELSEWHERE)
+def test_a_name_of_another_door_says_where_it_is(name: str, place: str) -> None:
+    """Of whichever door has it; a name of none is unknown."""
+    with pytest.raises(AttributeError, match=rf"^module 'raglab' has no attribute '{name}'; it is {place}$"):
+        getattr(raglab, name)
+    with pytest.raises(AttributeError, match=r"^module 'raglab.io' has no attribute 'nothing'$"):
+        raglab.io.nothing  # noqa: B018
+
+
+def test_every_module_is_an_attribute() -> None:
+    """A plain import is enough; private modules are none, and what a module lacks is told as it is."""
+    code = "import raglab; raglab.live.settings, raglab.live.clarifier, raglab.lab.certificate_checks.retest"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match=r"^module 'raglab' has no attribute '__main__'$"):
+        raglab.__getattr__("__main__")
+
+
 def test_a_damaged_room_is_not_reported_as_missing(rooms: Callable[..., None], tmp_path: Path) -> None:
     """A lost module raises as Python does; a lost `__init__.py` is named; a folder of caches alone is no room."""
     rooms(cockpit="POINTS = {}")

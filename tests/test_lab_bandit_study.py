@@ -71,6 +71,25 @@ def test_a_fixed_arm_is_available_in_every_case() -> None:
         baselines(world(mask=mask), fixed="iterative")
 
 
+@pytest.mark.parametrize(
+    ("learners", "plans", "told"),
+    [
+        ([Bandit("ucb1")], {}, r"learners must map names to Bandits, got list; write \{'ucb1': Bandit\('ucb1'\)\}"),
+        ({"a": "ucb1"}, {}, r"learner 'a' must be a Bandit, .*, got 'ucb1'; write Bandit\('ucb1'\)"),
+        ({"a": ("ucb1", np.ones((4, 2)))}, {}, r"learner 'a' must be a Bandit, .*; write Bandit\('ucb1'\)"),
+        ({"a": Bandit("ucb1")}, None, r"plans must map names to probabilities, got NoneType; .*baselines\(table\)"),
+        ({}, {"fair": [0.5, 0.5]}, r"plan 'fair' must be \[Q, A\], \[4, 2\], got shape \[2\]; give a row a case"),
+        ({}, {"fair": np.ones((4, 3))}, r"got shape \[4, 3\]; give a row a case"),
+        ({}, {"fair": "uniform"}, r"plan 'fair' must be \[Q, A\], \[4, 2\], got 'uniform'; give a row a case"),
+        ({}, {}, r"there must be a learner or a plan, got none; .*baselines\(table\)"),
+    ],
+)
+def test_what_cannot_be_compared_is_told(learners: Any, plans: Any, told: str) -> None:
+    """Rule, value, remedy, before anything is played."""
+    with pytest.raises(ValueError, match=rf"^.*{told}.*\.$"):
+        compare_learners(world(), learners, plans, rounds=4, replications=2)
+
+
 def test_policies_by_head() -> None:
     """Shares of right decisions 0.75, 0.5 and 0.5 of the oracle, the first arm and chance, whatever cases are drawn."""
     value = np.tile(VALUE, (50, 1))

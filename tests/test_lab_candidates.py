@@ -220,7 +220,7 @@ def test_who_competes() -> None:
     cases = measured_cases(separable(80))
     assert competition(cases, "expected_cost", {}).competing == (*FIXED, COST)
     assert competition(cases, "chain", {}).competing == (*FIXED, CHAIN)
-    named = check_competition("expected_cost", [THRESHOLD, free_policy()], 5, 2)
+    _, named = check_competition("expected_cost", [THRESHOLD, free_policy()], 5, 2)
     assert competition(cases, "expected_cost", named).competing == (*FIXED, COST, THRESHOLD, free_policy().policy_id)
     refuse = np.flatnonzero(cases.label == Status.refuse)
     few = np.setdiff1d(np.arange(80), refuse[LEAST_OF_LABEL - 1 :])
@@ -234,6 +234,13 @@ def test_who_competes() -> None:
     notes = competition(cases, "chain", deep).notes
     assert "depth 0" in notes[-1]
     assert "80 cases ask 1 questions" in notes[0]
+
+
+def test_a_rule_and_a_recipe_may_be_spelled_with_blank_or_underscore() -> None:
+    """Either way in either place."""
+    for rule in ("expected_cost", "expected cost"):
+        for candidates in (["expected_cost", "one_threshold"], ["expected cost", "one threshold"]):
+            assert check_competition(rule, candidates, 5, 2) == ("expected_cost", {COST: None, THRESHOLD: None})
 
 
 def test_a_candidate_that_cannot_compete_is_refused() -> None:

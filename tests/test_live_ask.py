@@ -104,6 +104,8 @@ class TestResponse:
         """A name that the corpus does not hold raises."""
         with pytest.raises(ValueError, match=r"must name documents of the corpus, got 'boat.md'"):
             ask("What is the excess?", system=opened(), documents=["boat.md"])
+        with pytest.raises(ValueError, match=r"^documents must name .*, got 'hom'; .* near 'docs/home\.md'\.$"):
+            ask("What is the excess?", system=opened(), documents=["hom"])
 
     def test_named_documents_scope_the_search_and_lower_the_bar(self, opened: Callable[..., System]) -> None:
         """All sources are of the document that was named; the bar is tau_explicit."""

@@ -139,13 +139,17 @@ def test_a_keyword_of_another_library_or_with_a_slip_is_answered(trace: raglab.T
         ({"n_trials": 100}, r"^tune has no argument n_trials; did you mean trials\?$"),
         ({"triels": 100}, r"did you mean trials\?$"),
         ({"random_state": 0}, r"did you mean seed\?$"),
+        ({"targets": {}}, r"^tune has no argument targets; write goal=raglab\.Goal\(targets=…\)\.$"),
+        ({"costs": {}}, r"^tune has no argument costs; write goal=raglab\.Goal\(costs=…\)\.$"),
         ({"n_jobs": 4}, r"raglab\.lab\.parallel_workers"),
         ({"quux": 4}, r"^tune has no argument quux; it takes trace, policy, arm, rule, "),
     ):
         with pytest.raises(TypeError, match=told):
             tune(trace, **more)
-    with pytest.raises(TypeError, match=r"^tune takes trace by position, got 2 arguments; .*policy="):
-        tune(trace, POLICY)
+    with pytest.raises(TypeError, match=r"^tune takes trace, policy by position, got 3 arguments; .*arm="):
+        tune(trace, POLICY, "hybrid")
+    with pytest.raises(TypeError, match=r"^tune takes trace, policy in this order, got .*; swap them\.$"):
+        tune(POLICY, trace)
     build: Any = raglab.build_trace
     with pytest.raises(TypeError, match=r"^build_trace has no argument n_jobs; .*raglab\.lab\.parallel_workers"):
         build(CORPUS, CASES, n_jobs=4)
@@ -230,6 +234,12 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ("ask", lambda door, _: door.ask("q", system=None), "got None; .*System.open"),
     ("ask", lambda door, _: door.ask("q", systm=SYSTEM), "no argument systm; did you mean system"),
     ("reply", lambda door, _: door.reply("r1", "yes", system=SYSTEM, questions="q"), "did you mean question"),
+    (
+        "reply",
+        lambda door, _: door.reply(type("Response", (), {})(), "yes", system=SYSTEM),
+        r"request_id must be a text, got a response; give its id: said\[\"request_id\"\]",
+    ),
+    ("reply", lambda door, _: door.reply({}, "yes", system=SYSTEM), r"got a mapping; .*said\[\"request_id\"\]"),
     ("feedback", lambda door, _: door.feedback("r1", True, lab=SYSTEM), "did you mean system"),
     ("buttons", lambda door, trace: door.buttons(trace, system=SYSTEM), "got a trace; ask first: raglab.ask"),
     ("buttons", lambda door, _: door.buttons({}, lab=SYSTEM), "did you mean system"),

@@ -381,8 +381,13 @@ class TestRefused:
 
     def test_an_unknown_column(self) -> None:
         """A column that nobody reads is refused with the nearest name; two of one name are too."""
+        declared = (
+            'declare it: signals={"bm25": {"higher": "surer", "unit": "number"}}, or write frame.drop(columns=["bm25"])'
+        )
+        told(refusal(three(bm25=[3.0, None, 1])), "got 'bm25'", declared)
+        told(refusal(three(team=["x", "y", "y"])), "got 'team'; write frame.drop(columns=")
         told(refusal(three(sourse=["x", "y", "y"])), "got 'sourse'", "rename it to source", 'drop(columns=["sourse"])')
-        told(refusal(three(wall_time=[1, 2, 3])), "got 'wall_time'; write frame.drop")
+        told(refusal(three(wall_time=[1, 2, 3])), "got 'wall_time'; declare it: ", ", or write frame.drop")
         twice = pd.concat([three(), three()[["score"]]], axis=1)
         told(refusal(twice), "different names, got 'score' twice")
 

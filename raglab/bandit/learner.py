@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -205,7 +206,9 @@ def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
       ValueError: the rule, the value, and what to do.
     """
     if bandit.algorithm not in LEARNERS:
-        refuse(f"algorithm must be one of {', '.join(LEARNERS)}", repr(bandit.algorithm), "choose one of them")
+        near = get_close_matches(str(bandit.algorithm), LEARNERS, 1)
+        remedy = f"did you mean {near[0]}? Choose one of them" if near else "choose one of them"
+        refuse(f"algorithm must be one of {', '.join(LEARNERS)}", repr(bandit.algorithm), remedy)
     entry = LEARNERS[bandit.algorithm]
     if bandit.ties not in TIES:
         refuse("ties must be lowest or random", repr(bandit.ties), "choose one of them")

@@ -398,6 +398,14 @@ class Run(NamedTuple):
     arm_value: Array | None = None
     notes: tuple[str, ...] = ()
 
+    def frame(self) -> pd.DataFrame:
+        """A row a replication: value and regret at the end, spend where choices cost, rounds that chose each arm."""
+        import pandas as pd
+
+        spend = {} if self.spend is None else {"spend": self.spend[:, -1]}
+        pulls = {f"pulls_{arm}": rounds for arm, rounds in enumerate(self.pulls.T)}
+        return pd.DataFrame({"value": self.value[:, -1], "regret": self.regret[:, -1], **spend, **pulls})
+
     @property
     def gross(self) -> Array:
         """Cumulative value before costs, [R, T]."""
@@ -467,6 +475,8 @@ def run(
     """
     check_count("rounds", rounds, 1, "simulate at least one")
     check_count("seed", seed, 0, SEED)
+    if isinstance(policy, Bernoulli | Table) and not isinstance(world, Bernoulli | Table):
+        refuse("run takes a policy and a world in this order", "a world first", "swap them")
     if isinstance(policy, str):
         refuse("a policy must be a Bandit or probabilities", repr(policy), f"write Bandit({policy!r})")
     met = check_world(world, rounds)

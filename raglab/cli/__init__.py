@@ -422,7 +422,7 @@ def tune(
     if unknown:
         msg = f"a candidate must be one of {', '.join(RECIPES)}, or a policy file, got {unknown[0]!r}; correct it."
         raise ValueError(msg)
-    candidates = [name if name in RECIPES else load_policy(Path(name)) for name in candidate or ()]
+    candidates = [name if name.replace("_", " ") in RECIPES else load_policy(Path(name)) for name in candidate or ()]
     of = open_trace(path)
     if worker:
         share_study = extension("share_study", "scale", "raglab tune --worker")

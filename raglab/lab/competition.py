@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from raglab.decision.learned_cases import Queries, learned_cases
 from raglab.lab.candidates import (
@@ -30,20 +30,29 @@ from raglab.lab.search_space import limit_depth
 from raglab.lab.study_notes import candidate_note
 from raglab.store.policies import Policy
 
+SelectionRule = Literal["expected_cost", "chain"]
+RULE_NAMES: Mapping[str, SelectionRule] = {
+    "expected_cost": "expected_cost",
+    "expected cost": "expected_cost",
+    "chain": "chain",
+}
 CandidateNames = Sequence[str | Policy] | Mapping[str, Policy]
 TUNED, BY_HAND = "tuned", "manual-loop"
 OWN_NAMES = (*RECIPES, *FIXED, TUNED, BY_HAND)  # rows of a result, which no policy of the user may take
 
 
-def check_competition(rule: str, candidates: CandidateNames, folds: int, repeats: int) -> dict[str, Policy | None]:
-    """Candidates that the user names, by name; None for a recipe.
+def check_competition(
+    rule: str, candidates: CandidateNames, folds: int, repeats: int
+) -> tuple[SelectionRule, dict[str, Policy | None]]:
+    """The rule, and candidates that the user names, by name; None for a recipe. A name may have blank or underscore.
 
     Args: see `tune`.
 
     Raises:
       ValueError: an unknown rule or candidate, folds below 2, or repeats below 1.
     """
-    if rule not in ("expected_cost", "chain"):
+    plain_rule = RULE_NAMES.get(rule) if isinstance(rule, str) else None
+    if plain_rule is None:
         msg = f"rule must be expected_cost or chain, got {rule!r}; correct the name."
         raise ValueError(msg)
     whole = all(isinstance(number, int) and not isinstance(number, bool) for number in (folds, repeats))
@@ -62,7 +71,7 @@ def check_competition(rule: str, candidates: CandidateNames, folds: int, repeats
         pairs: list[tuple[str, Policy | None]] = list(candidates.items())
     else:
         pairs = [
-            (candidate, None) if isinstance(candidate, str) else (candidate.policy_id, candidate)
+            (_recipe_name(candidate), None) if isinstance(candidate, str) else (candidate.policy_id, candidate)
             for candidate in candidates
         ]
     for name, policy in pairs:
@@ -72,7 +81,12 @@ def check_competition(rule: str, candidates: CandidateNames, folds: int, repeats
         if policy is not None and (name in OWN_NAMES or not isinstance(policy, Policy)):
             msg = f"a candidate's name must be its own and stand for a policy, got {name!r}; choose another name."
             raise ValueError(msg)
-    return dict(pairs)
+    return plain_rule, dict(pairs)
+
+
+def _recipe_name(name: str) -> str:
+    """Name of a recipe, `one_threshold` as `one threshold`; any other name as it is."""
+    return name.replace("_", " ") if name.replace("_", " ") in RECIPES else name
 
 
 class CompetitionEntry(NamedTuple):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from raglab.bandit.budget import Budget
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, greedy_arms
-from raglab.bandit.learner import Bandit
+from raglab.bandit.learner import Bandit, refuse
 from raglab.bandit.simulation import Run, follow_costs, run
 from raglab.lab.fresh_tables import (
     REPLICATIONS,
@@ -109,10 +109,15 @@ def compare_learners(
         rounds against the best available arm of each case, likewise), `difference` (`right` minus that of the
         reference, paired, likewise), `ms` (mean of the known), and `pulls_<arm>` (share of the rounds).
 
+    Raises:
+      ValueError: learners or plans that are no mapping, or neither of them; a learner that is no `Bandit`, or a plan of
+        another shape than [Q, A].
+
     Source: rule S4.7.
     """
     import pandas as pd
 
+    _check_compared(world, learners, plans)
     runs: dict[str, Run] = {}
     trained: dict[str, tuple[Bandit, Table]] = {}
     for name, settings in learners.items():
@@ -151,6 +156,29 @@ def compare_learners(
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
     notes += [f"{name}: {note}" for name in runs for note in runs[name].notes]
     return LearnerComparison(table, runs, against, tuple(notes))
+
+
+def _check_compared(world: Table, learners: object, plans: object) -> None:
+    """Stop at what cannot be compared, before anything is played."""
+    if not isinstance(learners, Mapping):
+        refuse("learners must map names to Bandits", type(learners).__name__, "write {'ucb1': Bandit('ucb1')}")
+    if not isinstance(plans, Mapping):
+        refuse("plans must map names to probabilities", type(plans).__name__, "write bandit.baselines(table)")
+    if not learners and not plans:
+        refuse("there must be a learner or a plan", "none", "write plans=bandit.baselines(table)")
+    for name, settings in learners.items():
+        bandit = settings[0] if type(settings) is tuple and settings else settings
+        if not isinstance(bandit, Bandit):
+            value = repr(bandit) if isinstance(bandit, str) else type(bandit).__name__
+            remedy = f"write Bandit({bandit!r})" if isinstance(bandit, str) else "write Bandit('ucb1')"
+            refuse(f"learner {name!r} must be a Bandit, or a Bandit and rewards", value, remedy)
+    for name, plan in plans.items():
+        shape = () if isinstance(plan, str | Bandit) else np.shape(plan)
+        if shape != world.mask.shape:
+            value = f"shape {list(shape)}" if shape else f"{plan!r:.80}"
+            refuse(
+                f"plan {name!r} must be [Q, A], {list(world.mask.shape)}", value, "give a row a case, a column an arm"
+            )
 
 
 def _plan_account(plan: Array, earnings: Earnings, copies: Table, fresh: FreshTables) -> Account:

@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 
 _COST = ("expected_cost", "expected_cost_low", "expected_cost_high")
 SamplerName = Literal["nsga2", "tpe", "random"]
-RuleName = Literal["expected_cost", "chain"]
+RuleName = Literal["expected_cost", "expected cost", "chain"]
 UNSEEN, AS_IT_IS = "unseen cases", "fixed policy"  # by which cases a policy is judged
 AS_GIVEN = "as given, origin unknown"  # a policy of the user, on the cases tuned on
 # What a room draws of a study at the point `study_page.<name>`: cases, tuned and default policy, goal, arm -> HTML.
@@ -337,8 +337,8 @@ class TuneResult:
 @takes(trace="trace", policy="policy")
 def tune(
     trace: StudyTrace,
-    *,
     policy: Policy | None = None,
+    *,
     arm: str | None = None,
     rule: RuleName = "expected_cost",
     candidates: CandidateNames = (),
@@ -365,10 +365,11 @@ def tune(
       trace: without splits all cases are tuned on, and the result gives the nested estimate.
       policy: where the search starts, and whose patterns it keeps; `starting_policy` of the trace where not given.
       arm: of the trace; the first where not given.
-      rule: `expected_cost` or `chain`. Where some label that occurs has fewer than 10 cases, or a fold could not fit
-        the model, the family of single thresholds competes instead of the decision by expected cost.
-      candidates: further competitors: `one threshold`, `chain` or `expected cost`, or policies, by name where given as
-        a mapping. None may be fitted or tuned on these cases; a policy that was tuned by hand on them goes unnoticed.
+      rule: `expected_cost` (or `expected cost`) or `chain`. Where some label that occurs has fewer than 10 cases, or a
+        fold could not fit the model, the family of single thresholds competes instead of the decision by expected cost.
+      candidates: further competitors: `one threshold`, `chain` or `expected cost`, with blank or underscore, or
+        policies, by name where given as a mapping. None may be fitted or tuned on these cases; a policy that was tuned
+        by hand on them goes unnoticed.
       folds: of the cross-fit, from 2.
       repeats: divisions of the cases into folds, from 1.
       trials: configurations of the chain tried before its line search.
@@ -397,7 +398,7 @@ def tune(
 
     Example: `raglab.tune(trace, rule="chain", storage="out/study").best.params`
     """
-    named = check_competition(rule, candidates, folds, repeats)
+    rule, named = check_competition(rule, candidates, folds, repeats)
     of = search_problem(
         trace,
         policy=policy,

@@ -98,7 +98,7 @@ def _with_on_error(system: System, on_error: OnError | None) -> System:
     return system if on_error is None else replace(system, on_error=check_on_error(on_error))
 
 
-@takes(system="system or path")
+@takes(request_id="text", system="system or path")
 def reply(
     request_id: str,
     answer: str,

@@ -69,7 +69,7 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
     if wrong:
         case, source = wrong[0]
         which = f"got {source[:80]!r} in case {case.id!r}, one of {len(wrong)} such cases"
-        remedy = f"{_source_remedy(source, meanings[source], chunks)}, or load the corpus of the cases"
+        remedy = f"{source_remedy(source, meanings[source], chunks)}, or load the corpus of the cases"
         rule = f"expected sources must be in the corpus, as path, path#page or a unique file name, {which}"
         # Compared with the cases that expect a source: the others could not show that the corpus is another one.
         if len(wrong) == n_expecting:
@@ -81,11 +81,11 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
         warn_user(
             f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among those of which one is "
             f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found; "
-            f"{_source_remedy(source, meanings[source], chunks)}."
+            f"{source_remedy(source, meanings[source], chunks)}."
         )
 
 
-def _source_remedy(source: str, meaning: Meaning, chunks: Sequence[Chunk]) -> str:
+def source_remedy(source: str, meaning: Meaning, chunks: Sequence[Chunk]) -> str:
     """What to correct in a source that the corpus lacks: its page, or its name with the nearest document."""
     if meaning.documents:
         (document,) = meaning.documents

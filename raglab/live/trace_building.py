@@ -30,7 +30,7 @@ from raglab.documents import (
     source_meanings,
     stated_exact_names,
 )
-from raglab.live.case_checks import check_cases, check_expected_sources
+from raglab.live.case_checks import check_cases, check_expected_sources, source_remedy
 from raglab.live.cut_chunks import cut_chunks
 from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.misuse import takes
@@ -369,7 +369,8 @@ def question_scopes(
     """Positions that each question may find: all (None), or those of the documents that the user named.
 
     Args:
-      named: of each question, sources as `source_meanings` takes them. whose: names of the questions in errors.
+      named: of each question, sources as `source_meanings` takes them. whose: names of the cases in errors; none
+        for a question that is asked, with its `documents`.
 
     Raises:
       ValueError: a name of which the corpus has no document, or several.
@@ -388,7 +389,8 @@ def question_scopes(
                 refuse_unclear(source, meanings[source], f" in {whose[row]}" if whose else "")
             if source not in places:
                 value = f"{source!r} in {whose[row]}" if whose else repr(source)
-                msg = f"selected_sources must name documents of the corpus, got {value}; correct the name."
+                rule = f"{'selected_sources' if whose else 'documents'} must name documents of the corpus"
+                msg = f"{rule}, got {value}; {source_remedy(source, meanings[source], chunks)}."
                 raise ValueError(msg)
         positions = sorted({position for source in wanted for position in places[source]})
         scopes.append(np.array(positions, dtype=np.int64) if positions else None)

@@ -578,7 +578,10 @@ def _hit_places(cells: Cells, score: Score | None, signals: Sequence[SignalColum
     # Unknown columns are refused, not passed over: one may be a measure whose name is misspelt.
     for column in unknown:
         meant = " or ".join(meant_columns(column, cells))
+        declared = f'signals={{"{_cut(column)}": {{"higher": "surer", "unit": "number"}}}}'
+        measures = all(isinstance(cell, int | float | None) for cell in cells.of(column))
         remedy = f'{f"rename it to {meant}, or " if meant else ""}write frame.drop(columns=["{_cut(column)}"])'
+        remedy = f"declare it: {declared}, or {remedy}" if measures and not meant else remedy
         raise input_error(where, f"columns must be among {', '.join(names)}", remedy, shown_value(column))
     # The score stands for one of the measures; with that column too, two numbers would claim one place.
     twice = _MEASURE_OF_SCORE[score] if score else ""

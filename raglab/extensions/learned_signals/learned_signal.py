@@ -187,6 +187,12 @@ class LearnedSignal:
         """What reads the features; loads the encoder."""
         return EvidenceReader(encoder_by_identifier(self.encoder, self.loaded), _store(self.cache))
 
+    def frame(self) -> pd.DataFrame:
+        """Report as a row: name, target, cases and positive ones, cross-fitted AUROC with its interval."""
+        import pandas as pd
+
+        return pd.DataFrame([{"name": self.name, "target": self.target, **self.report._asdict()}])
+
     def _repr_html_(self) -> str:
         """Display for a notebook: what it was learned for and how well it tells that apart."""
         report = self.report

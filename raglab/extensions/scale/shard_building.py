@@ -218,7 +218,8 @@ def _build_in_process(item: tuple[int, str], work: ShardWork) -> BuiltShard:
         cases = read_cases(folder, number)
         if plan.meta(cases)["fingerprint"] != fingerprint:
             refuse_work(folder)
-        allowed = question_scopes(plan.corpus.chunks, [case.selected_sources for case in cases])
+        names = [f"case {case.id!r}" for case in cases]
+        allowed = question_scopes(plan.corpus.chunks, [case.selected_sources for case in cases], names)
         return _stored_shard(plan, cases, allowed, work.folder / shard_name(work.version, number))
 
 

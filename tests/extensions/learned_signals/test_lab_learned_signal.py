@@ -77,6 +77,9 @@ class TestLearnedSignal:
         assert signal.report.low < signal.report.auroc <= signal.report.high
         assert len(repr(signal)) < 500  # without the numbers of its models
         assert f"{signal.report.auroc:.3f}" in signal._repr_html_()
+        assert signal.frame().to_dict("records") == [
+            {"name": "learned", "target": signal.target, **signal.report._asdict()}
+        ]
 
     def test_its_column_is_cross_fitted(self, signal: LearnedSignal, encoder: Encoder, tmp_path: Path) -> None:
         """The stored column is the report's; other questions have the model of all."""
