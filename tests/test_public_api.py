@@ -159,7 +159,9 @@ def test_the_blocks_of_the_guide_run(tmp_path: Path) -> None:
     guide = ROOT / "docs" / "public_names.md"
     for block in re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), flags=re.DOTALL):
         exec(compile(block, guide.name, "exec"), names)  # noqa: S102 - the project's own page
-    assert names["moved"].frame()["passes_from"].tolist() == names["moved"].frame()["passes_to"].tolist()  # type: ignore[attr-defined]
+    measured = names["moved"].frame().query("note == ''")  # type: ignore[attr-defined]
+    assert len(measured) >= 2
+    assert measured["passes_from"].tolist() == measured["passes_to"].tolist()
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)

@@ -614,6 +614,6 @@ def rescale_thresholds(trace: TraceView, policy: Policy, *, to: TraceView, arm: 
             moved = float(np.clip(sign * quantile_map(sign * value, before, after), swept.low, swept.high))
             changes += [path, moved]
         shares = [float((scores >= sign * at).mean()) for scores, at in ((before, value), (after, moved))]
-        rows.append((path, float(value), moved, *shares, ""))
+        rows.append((path, float(value), moved, shares[0], shares[1], ""))
     columns = ["path", "from", "to", "passes_from", "passes_to", "note"]
     return Transfer(policy.replace(*changes, "certificate", None), pd.DataFrame(rows, columns=columns))
