@@ -190,7 +190,7 @@ def _two_lists(right: str, n: int = 4) -> TraceData:
 @pytest.mark.parametrize(("right", "weight", "hits"), [("b.md", 1.4, [0, 0, 1, 1]), ("a.md", 1.0, [1, 1, 0, 0])])
 def test_the_weight_nearest_to_one_that_ranks_right_wins(right: str, weight: float, hits: list[float]) -> None:
     """Equal lists tie, and a.md comes first by its position; only a heavier dense list puts b.md before it."""
-    found = fusion_weights(_two_lists(right), (0.5, 1.0, 1.4, 2.0))
+    found = fusion_weights(_two_lists(right), weights=(0.5, 1.0, 1.4, 2.0))
     assert found.dense_weight == weight
     assert found.table["hit@1"].tolist() == hits
     assert found.table["hit@5"].tolist() == [1, 1, 1, 1]

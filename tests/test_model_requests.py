@@ -351,7 +351,7 @@ class TestDoor:
             lambda: ModelGenerator(Scoring(), prompt="Answer."),  # type: ignore[arg-type]
             lambda: scorer(Scoring(), RequestBudget(), "Is it?", prompt="Say yes."),
         ):
-            with pytest.raises(TypeError, match=r"write raglab\.Prompt\('mine', 1"):
+            with pytest.raises(TypeError, match=r"write raglab\.live\.Prompt\('mine', 1"):
                 make()
 
     @pytest.mark.parametrize("wrong", ["3", None, float("nan"), -1])

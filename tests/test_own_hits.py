@@ -115,7 +115,7 @@ class TestWarning:
         with pytest.warns(UserWarning, match=told):
             certified = raglab.certify_policy(trace, PUBLISHED, targets={"hallucination_rate": 0.1})
         assert told in certified.notes[-1]
-        page = _silent(raglab.write_report, tmp_path / "report.html", trace, {"defaults": PUBLISHED})
+        page = _silent(raglab.write_report, trace, {"defaults": PUBLISHED}, out=tmp_path / "report.html")
         assert told in page.read_text()
 
     @pytest.mark.parametrize(

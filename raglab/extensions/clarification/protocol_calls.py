@@ -43,10 +43,11 @@ from raglab.live.clarifier import (
 from raglab.live.guarded_calls import LATE, CallFailedError, attribute_text, call_in_time, is_running
 from raglab.packs import GENERIC, Pack
 from raglab.user_warnings import warn_user
-from raglab.values import Chunk
+from raglab.values import Chunk, converted
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0  # of one call
+NAME_S = 1.0  # of reading what a callable calls itself
 LONGEST = 200  # characters of a value
 LONGEST_TEXT = 20_000  # characters of a question or quote
 MOST = 20  # readings of a gap
@@ -88,6 +89,14 @@ class OwnCall:
     prompt_version: str
 
 
+def _own_call(call: Any) -> OwnCall | None:  # noqa: ANN401 - whatever the user gives
+    if call is None or isinstance(call, OwnCall):
+        return call
+    version, *more = (attribute_text(call, name, NAME_S)[:LONGEST] for name in ("version", "model", "prompt_version"))
+    return OwnCall(call, version or attribute_text(call, "__name__", NAME_S) or type(call).__name__, *more)
+
+
+@converted(parser=_own_call, gap_finder=_own_call, reply_reader=_own_call, field_reader=_own_call)
 @dataclass(frozen=True, slots=True, eq=False)
 class ProtocolCalls:
     """The four protocols of a system: what the user gave, over the defaults.
@@ -106,19 +115,6 @@ class ProtocolCalls:
     fallbacks: list[Fallback] = field(default_factory=list, repr=False)
     _warnings: set[tuple[str, str]] = field(default_factory=set, repr=False)
     _late: list[threading.Thread] = field(default_factory=list, repr=False)
-
-    def __post_init__(self) -> None:
-        """Read what each calls itself."""
-        for role in FORMS:
-            call = getattr(self, role)
-            if call is not None and not isinstance(call, OwnCall):
-                names = (
-                    attribute_text(call, name, self.timeout_s)[:LONGEST]
-                    for name in ("version", "model", "prompt_version")
-                )
-                version, *more = names
-                version = version or attribute_text(call, "__name__", self.timeout_s) or type(call).__name__
-                object.__setattr__(self, role, OwnCall(call, version or role, *more))
 
     def for_request(self) -> ProtocolCalls:
         """The same calls with the fallbacks of one request alone."""
