@@ -143,6 +143,7 @@ def test_each_is_shown() -> None:
     assert missing == []
 
 
+@pytest.mark.skipif("scale" not in installed(), reason="the guide saves a trace in shards")
 def test_the_blocks_of_the_guide_run(tmp_path: Path) -> None:
     """In order, over hits of two embedders."""
     rng = np.random.default_rng(7)
