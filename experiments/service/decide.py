@@ -22,12 +22,12 @@ def main() -> None:
 
     import raglab
 
-    apply = raglab.decide_frame
+    decide_frame = raglab.decide_frame
     imported = process_time() - start
     rows = [("the excess?", "a", 0.9), ("the excess?", "b", 0.6), ("Who won?", "b", 0.1)]
     frame = pd.DataFrame(rows, columns=["query", "hit_id", "score"])
     policy = raglab.Policy.load(sys.argv[1] if len(sys.argv) > 1 else POLICY).replace("confidence.enabled", False)
-    decided = apply(policy, frame)
+    decided = decide_frame(frame, policy)
     seconds = process_time() - start
     heavy = [name for name in HEAVY if name in sys.modules]
     places = {Path(place) for place in sys.path if place.endswith("site-packages")}
@@ -45,7 +45,7 @@ def main() -> None:
             }
         )
         start = process_time()
-        apply(policy, batch)
+        decide_frame(batch, policy)
         print(f"{hits} hits a question: {(process_time() - start) / BATCH * 1e3:.2f} ms a decision")
 
 
