@@ -183,7 +183,7 @@ def test_steps_of_a_bound_are_counted_by_hand() -> None:
     assert len(steps(trace, off, path="signals.top1_cosine.min")) == 1
     with pytest.raises(ValueError, match=r"signal top_cosine needs a trace that holds it.*Did you mean top1_cosine"):
         steps(trace, bare, path="signals.top_cosine.min")
-    with pytest.raises(ValueError, match=r"signals\.<name>\.min.*names of signals: confidence"):
+    with pytest.raises(ValueError, match=r"signals\.<name>\.min.*did you mean signals\.top1_cosine\.max"):
         steps(trace, bare, path="signals.top1_cosine.least")
 
 
