@@ -51,7 +51,7 @@ LONGEST_YES = 8  # words of a reply that begins with yes and names nothing
 # A sign that no plain reply has: a picture, a frown, a mark of code, a sign before a figure.
 _SIGN = re.compile(r"[^\w\s.,;:!?'\"“”«»()/&+%€£$¥°#|*@…–—-]|[:;]['-]?[(/|](?!\w)|(?<![\w)])[-+]\d")
 _TONE = re.compile("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")  # of a picture, its form and colour
-_RUN = re.compile(r"\d+(?:[./:+&;,' -]#?\d+)+")
+_RUN = re.compile(r"(?<!\d)\d++(?:[./:+&;,' -]#?\d+)+")
 _THOUSANDS = re.compile(r"\d{1,3}(?:[ ,.']\d{3})+(?:[.,]\d{1,2})?")
 
 
