@@ -49,8 +49,7 @@ AT_ONE_PLACE = {
     "raglab.code_blocks._CLOSING",  # of a whole line
     "raglab.text._UNDERLINE",  # of a whole line
     "raglab.decision.answer_text._PRINTED",  # at the beginning of a text
-    "raglab.extensions.clarification.contents_layouts._LED",  # of a line, entry by entry; see test_long_questions
-    "raglab.extensions.clarification.contents_layouts._RUN_IN",
+    "raglab.extensions.clarification.contents_layouts._LED",  # at one place of a line of at most 400 characters
     "raglab.extensions.graph_table.quantities._JOINT",
     "raglab.extensions.graph_table.table_records._OPERATIONS",  # of 1,000 characters of a question
 }
