@@ -455,6 +455,8 @@ def _certification(
     alone = trace_status_only(held_out)
     sentence = look_sentence(look, recorded=terms.looks is not None, again=terms.again)
     judged = JudgedCases(counts.basis, alone, sentence, len(tried))
+    tests = tested.failed or tested.promises
+    reason = certificate_reason(tests, tested.binding, delta, order.method, judged, certified=tested.certified)
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(policy.policy_id for policy, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -466,14 +468,7 @@ def _certification(
         tested=tested.n_tested,
         candidates=len(offered),
         cases=len(held_out),
-        reason=certificate_reason(
-            tested.failed or tested.promises,
-            tested.binding,
-            delta,
-            order.method,
-            judged,
-            certified=tested.certified,
-        ),
+        reason=reason,
         pilot=order.pilot_cases,
         cases_hash=cases.held_out_hash,
         looks=look.number,

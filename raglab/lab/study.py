@@ -551,16 +551,17 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
         study=search.study,
         best=search.best,
         settings=problem.settings,
-        selection_settings={
-            "rule": entry.rule,
-            "folds": cases.folds,
-            "repeats": cases.repeats,
-            "competing": ", ".join(entry.competing),
-        },
+        selection_settings=_selection_settings(entry, cases),
         goal=goal,
         status_only=int(alone["judged"].sum()),
         basis=str(judged.basis),
     )
+
+
+def _selection_settings(entry: CompetitionEntry, cases: Cases) -> dict[str, Any]:
+    """Rule and cross-fitting of a selection, and the names that compete."""
+    competing = ", ".join(entry.competing)
+    return {"rule": entry.rule, "folds": cases.folds, "repeats": cases.repeats, "competing": competing}
 
 
 def _measured_cases(of: StudyProblem, folds: int, repeats: int) -> Cases:
