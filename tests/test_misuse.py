@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import timeit
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pandas as pd
 import pytest
 
 import raglab
+from effort import lines_run
 from raglab.extension_points import MissingExtensionError
 from raglab.misuse import takes
 from raglab.values import Case, Chunk, Corpus
@@ -299,7 +299,7 @@ def test_what_is_right_passes(trace: raglab.Trace) -> None:
 
 
 def test_signature_and_docstring_stay_and_a_call_costs_little(trace: raglab.Trace) -> None:
-    """What an editor shows is the function; the median call takes some microseconds more."""
+    """What an editor shows is the function; a call runs some lines more."""
     assert list(inspect.signature(raglab.tune).parameters)[:3] == ["trace", "policy", "arm"]
     assert str(raglab.tune.__doc__).startswith("Find the policy")
     assert raglab.tune.__module__ == "raglab.lab.study"
@@ -308,8 +308,7 @@ def test_signature_and_docstring_stay_and_a_call_costs_little(trace: raglab.Trac
         return trace, policy
 
     marked = takes(trace="trace", policy="policy")(plain)
-    times = [min(timeit.repeat(lambda f=f: f(trace, POLICY), number=2000, repeat=5)) / 2000 for f in (plain, marked)]  # type: ignore[misc]
-    assert times[1] - times[0] < 1e-5
+    assert lines_run(lambda: marked(trace, POLICY)) < lines_run(lambda: plain(trace, POLICY)) + 40
 
 
 def test_a_warning_points_at_the_call() -> None:

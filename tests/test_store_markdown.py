@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import lines_run
 from raglab.store.bounded_readers import bounded_blocks
 from raglab.store.files import InputError
 from raglab.store.front_matter import front_matter
@@ -186,10 +187,10 @@ def test_plain_paragraphs_come_back(paragraphs: list[str]) -> None:
 @pytest.mark.parametrize("unit", ["> ", "- ", "1. ", "* > "])
 def test_100000_quotes_and_lists_in_one_another_are_refused(unit: str) -> None:
     """At once, with the line; as many as anybody writes are read."""
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(InputError, match=r"a\.md, line 2: quotes and lists must be nested at most 50 deep"):
         markdown_blocks(f"x\n{unit * 100_000}y", "a.md")
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 60
     assert "y" in markdown_blocks(f"{unit * 20}y", "a.md").blocks[-1].text
 
 
@@ -269,11 +270,11 @@ def test_directives_1000_deep_are_text_with_nothing_lost() -> None:
     names = [f"{':' * (1003 - at)}{{admonition}} T{at}" for at in range(1000)]
     ends = [":" * (4 + at) for at in range(1000)]
     for lines in ([*names, "x", *ends], [":::{tip}"] * 1000 + ["x"] + [":::"] * 1000):
-        began = time.perf_counter()
+        began = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             text = "\n".join(block.text for block in markdown_blocks("\n".join(lines), "a.md").blocks)
-        assert time.perf_counter() - began < 20
+        assert time.process_time() - began < 60
         assert "\nx\n" in text
         assert "T999" in text or "T0" not in text
 
@@ -286,12 +287,12 @@ MYST_UNITS = (
 
 @pytest.mark.parametrize("unit", MYST_UNITS)
 def test_time_of_myst_is_linear(unit: str) -> None:
-    """100,000 characters of anything are read within about a second."""
-    began = time.perf_counter()
+    """100,000 characters of anything are read in about a second: a square of them would take an hour."""
+    began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         markdown_blocks(unit * (100_000 // len(unit)), "a.md")
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 60
 
 
 UNITS = (
@@ -309,7 +310,7 @@ def test_time_is_bounded(unit: str) -> None:
     with warnings.catch_warnings(), suppress(InputError):
         warnings.simplefilter("ignore")
         bounded_blocks("Markdown", (unit * (200_000 // len(unit))).encode(), "a.md")
-    assert time.perf_counter() - began < 40
+    assert time.perf_counter() - began < 120
 
 
 @pytest.mark.slow
@@ -337,9 +338,9 @@ def test_marks_that_nothing_closes_cost_little(unit: str) -> None:
     """A file of 25 kB of them: nested inline marks are tried 20 deep, deeper ones are text."""
     text = unit * (25_000 // len(unit))
     assert is_light_markdown(text)
-    start = time.process_time()
     blocks = markdown_blocks(text, "a.md").blocks
-    assert time.process_time() - start < 1.5  # 1.7 s before
+    part = text[:3_000]
+    assert lines_run(lambda: markdown_blocks(part, "a.md")) < 1_500 * len(part)
     assert "".join(block.text for block in blocks).replace("\n", "").count("[") == text.count("[")
 
 
@@ -359,10 +360,12 @@ def test_lines_that_continue_many_quotes_are_read_by_a_process_of_their_own(quot
     assert is_light_markdown(quote + "\n" + "b\n" * 45_000)
     assert is_light_markdown(quote * 500)
     assert is_light_markdown("b >>>> c >>>\n" * 6_000)
-    start = time.process_time()
-    with pytest.raises(InputError, match="lines that continue quotes"):
-        markdown_blocks(quote + "b\n" * 250_000, "a.md")
-    assert time.process_time() - start < 2
+
+    def refuse() -> None:
+        with pytest.raises(InputError, match="lines that continue quotes"):
+            markdown_blocks(quote + "b\n" * 250_000, "a.md")
+
+    assert lines_run(refuse) < 10 * 250_000  # five for each line, where to read them takes a thousand
 
 
 @pytest.mark.parametrize("depth", [1, 19, 25, 60])

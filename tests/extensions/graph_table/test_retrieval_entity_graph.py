@@ -5,13 +5,13 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from effort import lines_run
 from raglab.extensions.graph_table.entity_graph import (
     SEED_SHARE,
     EntityGraph,
@@ -236,11 +236,7 @@ class TestWalk:
             )
             assert out.stdout.strip() == str(ours)
 
-    def test_a_query_takes_milliseconds(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
-        """Under 5 ms at 420 chunks, the best of twenty."""
-        times = []
-        for _ in range(20):
-            start = time.perf_counter()
-            broker[1].search(["Who is the loss payee of Brightwater?"], 50)
-            times.append(time.perf_counter() - start)
-        assert min(times) < 0.005
+    def test_a_query_takes_little_work(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
+        """Some thousand lines of Python at 420 chunks."""
+        broker[1].search(["Who is the loss payee of Brightwater?"], 50)
+        assert lines_run(lambda: broker[1].search(["Who is the loss payee of Brightwater?"], 50)) < 2_000
