@@ -27,7 +27,7 @@ test-all: $(READY) local-llm  ## what CI runs: every test, browsers, crowds, 1,0
 	$(MAKE) service
 
 ROOMS ?=
-removal: $(READY)  ## without each room of raglab/extensions in turn, or ROOMS="scale cockpit", the fast tests of the core pass
+removal: $(READY)  ## without the rooms of raglab/extensions the fast tests of the core pass; ROOMS="scale cockpit": without each of these
 	$(BIN)/python .ci/removal.py $(ROOMS)
 
 CASES ?= 50000

@@ -1,9 +1,11 @@
-"""Removal test: without one room of raglab/extensions and its tests, the fast tests of the core still pass.
+"""Removal test: without rooms of raglab/extensions and their tests, the fast tests of the core still pass.
 
     python .ci/removal.py [ROOM ...]
 
-Each room is taken out of a copy of the tree in `out/removal`, one at a time; all rooms where none is named. The copies
-lie in one place, so that what Python and numba compiled serves all rooms.
+Rooms are taken out of a copy of the tree in `out/removal`. Where rooms are named, the fast tests of the core run
+without each of them in turn. Where none is, they run once without all rooms; and without each room in turn the tests
+of what asks for rooms run. No room imports another one (tests/test_layers.py), so a room that is missing alone shows
+there or nowhere. The copies lie in one place, so that what Python and numba compiled serves all runs.
 """
 
 # ruff: noqa: INP001, S603, S607, T201 - a script that starts programs and prints
@@ -19,10 +21,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 ROOMS = sorted(path.parent.name for path in (ROOT / "raglab" / "extensions").glob("*/__init__.py"))
+CORE = ("--ignore", "tests/extensions")
+DOORS = ("extension_points", "public_api", "layers", "missing_scale", "without_clarification", "cli")
 
 
-def copy_without(room: str, target: Path) -> None:
-    """Copy the files that git knows or would know to a new folder, but those of a room and its tests."""
+def copy_without(rooms: list[str], target: Path) -> None:
+    """Copy the files that git knows or would know to a new folder, but those of rooms and their tests."""
     shutil.rmtree(target, ignore_errors=True)
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -31,18 +35,18 @@ def copy_without(room: str, target: Path) -> None:
         text=True,
         check=True,
     ).stdout
-    gone = (f"raglab/extensions/{room}/", f"tests/extensions/{room}/")
+    gone = tuple(f"{place}/extensions/{room}/" for room in rooms for place in ("raglab", "tests"))
     for name in filter(None, listed.split("\0")):
         if not name.startswith(gone) and (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
 
 
-def test_without(room: str) -> int:
-    """Run the core's fast tests without a room; the exit code of pytest."""
+def test_without(rooms: list[str], tests: tuple[str, ...]) -> int:
+    """Run fast tests without rooms; the exit code of pytest."""
     place = ROOT / "out" / "removal"
     target = place / "tree"
-    copy_without(room, target)
+    copy_without(rooms, target)
     environment = os.environ | {
         "PYTHONPATH": str(target),
         "OMP_NUM_THREADS": "1",
@@ -52,7 +56,7 @@ def test_without(room: str) -> int:
         "NUMBA_CACHE_DIR": str(place / "numba"),
     }
     command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
-    command += ["-m", "not slow and not full", "--ignore", "tests/extensions", "--tb=short"]
+    command += ["-m", "not slow and not full", "--tb=short", *tests]
     return subprocess.run(command, cwd=target, env=environment, check=False).returncode
 
 
@@ -60,13 +64,15 @@ def main(rooms: list[str]) -> int:
     """Test without each room, and print a row for it; 1 where a test failed."""
     if unknown := set(rooms) - set(ROOMS):
         sys.exit(f"a room must be one of {', '.join(ROOMS)}, got {', '.join(sorted(unknown))}; correct it.")
+    doors = tuple(f"tests/test_{name}.py" for name in DOORS)
+    runs = [([room], CORE) for room in rooms] or [(ROOMS, CORE), *(([room], doors) for room in ROOMS)]
     rows = []
-    for room in rooms or ROOMS:
+    for gone, tests in runs:
         start = time.perf_counter()
-        code = test_without(room)
-        rows.append((room, code, time.perf_counter() - start))
-    for room, code, seconds in rows:
-        print(f"without {room:16} {'passes' if code == 0 else 'FAILS':7} {seconds:5.0f} s")
+        code = test_without(gone, tests)
+        rows.append((" ".join(gone), code, time.perf_counter() - start))
+    for name, code, seconds in rows:
+        print(f"without {name}: {'passes' if code == 0 else 'FAILS'}, {seconds:.0f} s")
     return int(any(code for _, code, _ in rows))
 
 
