@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.clarify_worlds import clariq, sharc, stable
+from experiments.clarify_worlds import clariq, cover, sharc, stable
 from raglab.default_learner import (
     DefaultLearner,
     Priced,
@@ -33,7 +33,7 @@ from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, SPLITS
 from raglab.default_learner.simulation import BASELINES, Policy
 from raglab.displays.canvas import png
 from raglab.displays.default_learner import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
-from raglab.extensions.clarification.clarify_environments import SCOPES, cover, document_world, field_scope, read_fields
+from raglab.extensions.clarification.clarify_environments import SCOPES, document_world, field_scope, read_fields
 from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.field_values import read_value
 from raglab.lab.clarify_study import (

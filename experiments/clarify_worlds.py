@@ -1,4 +1,4 @@
-"""Worlds of ClariQ and ShARC, and the part of a world whose defaults are stable: what clarification is simulated on."""
+"""Worlds of ClariQ, ShARC and case 12, and the part of a world whose defaults are stable, to simulate clarification."""
 
 from __future__ import annotations
 
@@ -145,3 +145,22 @@ def sharc(path: str | Path, part: Part | None = None, **more: Any) -> World:  # 
     shares = {name: {"Yes": float(of["Yes"]), "No": float(of["No"])} for name, of in counts.items()}
     traffic = [sum(of.values()) for of in shares.values()]
     return world(shares, traffic=traffic, **{"noise": 0.01, "drift": 0.001, "at_once": 4} | more)
+
+
+def cover(share: float = 0.4, *, noise_columns: int = 20, **more: Any) -> World:  # noqa: ANN401 - fields of a world
+    """World of case 12, which needs no data: on cover sheets page 1 names no vendor, and comes back empty.
+
+    Args:
+      share: share of the requests that are about a contract with a cover sheet.
+      noise_columns: number of columns beside `page_1_kind`.
+
+    Source: rule S5.6.
+    """
+    shares = {"body": {"1": 1.0, "toc": 0.0}, "coversheet": {"1": 0.0, "toc": 1.0}}
+    mix = {"body": 1.0 - share, "coversheet": share}
+    return world(
+        {"vendor_name/contract": shares},
+        column="page_1_kind",
+        mix=mix,
+        **{"detects": 1.0, "noise_columns": noise_columns} | more,
+    )

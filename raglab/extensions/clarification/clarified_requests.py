@@ -211,7 +211,12 @@ def _answer_turn(turn: Turn, parsed: ParsedQuestion | None) -> Response:
 def with_fallbacks(response: Response, turn: Turn) -> Response:
     """The response with a warning for each protocol that failed in the turn."""
     warnings = dict.fromkeys(
-        turn.say("{role} failed, the default stood in: {reason}", role=fallback.role, reason=fallback.reason)
+        # What it gave stands in the log alone: it may be a text that no document of the user holds.
+        turn.say(
+            "{role} failed, the default stood in: {reason}",
+            role=fallback.role,
+            reason=fallback.reason.partition(", got")[0],
+        )
         for fallback in turn.calls.fallbacks
     )
     return extend_response(response, {}, [*warnings]) if warnings else response
@@ -444,7 +449,13 @@ def ask_user(waiting: Waiting, prospect: Prospect, values: Sequence[str], tried:
     language = turn.request.language
     is_learned = prospect.is_learned and not tried
     text = question_text(
-        offered_gap, language, proposed=values[0], learned=is_learned, failed=tried[0] if tried else "", pack=turn.pack
+        offered_gap,
+        language,
+        proposed=values[0],
+        learned=is_learned,
+        failed=tried[0] if tried else "",
+        pack=turn.pack,
+        question=turn.request.text,
     )
     request = ClarificationRequest(
         target_field=gap.field,

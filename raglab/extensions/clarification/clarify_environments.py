@@ -1,4 +1,4 @@
-"""Clarification environments (shore): simulated users of a folder of documents, and of case 12."""
+"""Clarification environments (shore): simulated users of a folder of documents."""
 
 from __future__ import annotations
 
@@ -144,22 +144,3 @@ def _document_world(
     for row, of in enumerate(contexts.values()):
         levels[row, : len(of)] = [[known[name].index(tags.get(name, "")) for name in COLUMNS] for tags, _ in of]
     return bare._replace(columns=COLUMNS, levels=levels)
-
-
-def cover(share: float = 0.4, *, noise_columns: int = 20, **more: Any) -> World:  # noqa: ANN401 - fields of a world
-    """World of case 12, which needs no data: on cover sheets page 1 names no vendor, and comes back empty.
-
-    Args:
-      share: share of the requests that are about a contract with a cover sheet.
-      noise_columns: number of columns beside `page_1_kind`.
-
-    Source: rule S5.6.
-    """
-    shares = {"body": {PAGE_1: 1.0, CONTENTS: 0.0}, "coversheet": {PAGE_1: 0.0, CONTENTS: 1.0}}
-    mix = {"body": 1.0 - share, "coversheet": share}
-    return world(
-        {f"{VENDOR}/contract": shares},
-        column=COLUMNS[0],
-        mix=mix,
-        **{"detects": 1.0, "noise_columns": noise_columns} | more,
-    )

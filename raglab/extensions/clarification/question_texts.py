@@ -5,13 +5,14 @@ A text lists exactly what is offered, as the documents print it, and a proposal 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from raglab.audit.default_table import DefaultUse
 from raglab.decimals import decimals
 from raglab.default_learner import OTHER, ClarificationDefault
-from raglab.extensions.clarification.language_words import language_parts
+from raglab.extensions.clarification.language_words import language_parts, plain
 from raglab.extensions.clarification.replies import CONTENTS, DOCUMENT, LAST_PAGE, PAGE_SCOPE
 from raglab.languages import sentence
 from raglab.live.clarifier import GapReading, QuestionGap
@@ -54,7 +55,14 @@ def field_text(field: str, language: str, pack: Pack = GENERIC) -> str:
 
 
 def question_text(
-    gap: QuestionGap, language: str, *, proposed: str, learned: bool = False, failed: str = "", pack: Pack = GENERIC
+    gap: QuestionGap,
+    language: str,
+    *,
+    proposed: str,
+    learned: bool = False,
+    failed: str = "",
+    pack: Pack = GENERIC,
+    question: str = "",
 ) -> str:
     """The question put to the user.
 
@@ -65,6 +73,7 @@ def question_text(
       learned: whether earlier replies name it.
       failed: value that was tried before and gave nothing.
       pack: names of fields.
+      question: the user's question, whose own words a field without a name in the pack is shown in.
 
     Source: the clarification article, cases 1 and 12.
 
@@ -74,8 +83,8 @@ def question_text(
       'Several answers fit “deposit”: Pet deposit, Key deposit. I will '
     """
     words = language_parts()[language]
-    texts = {reading.value: reading_text(reading, gap.kind, language) for reading in gap.readings}
-    field = _quoted_field(gap.field, language, pack)
+    texts = {reading.value: reading_text(reading, gap.kind, language).rstrip(".") for reading in gap.readings}
+    field = _quoted_field(gap.field, language, pack, question)
     mark = "; " if any("," in text for text in texts.values()) else ", "
     key: str = gap.kind
     if gap.field.partition(":")[0] == PERSON:
@@ -96,10 +105,14 @@ def question_text(
     return text[0].upper() + text[1:]
 
 
-def _quoted_field(field: str, language: str, pack: Pack) -> str:
+def _quoted_field(field: str, language: str, pack: Pack, question: str) -> str:
     """A field as a question names it: in the words of the pack, else the words of the question in quotation marks."""
     text, name = field_text(field, language, pack), field.partition(":")[0].replace("_", " ")
-    return text if text != name else f"« {text} »" if language == "fr" else f"“{text}”"
+    if text != name:
+        return text
+    words = [word for word in re.findall(r"\w+", question) if plain(word) in name.split()]
+    text = " ".join(words) if {*map(plain, words)} == {*name.split()} else name
+    return f"« {text} »" if language == "fr" else f"“{text}”"
 
 
 def _are_pages(readings: Sequence[GapReading]) -> bool:

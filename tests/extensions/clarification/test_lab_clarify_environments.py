@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.clarify_worlds import PARTS, clariq, no_with_value_share, sharc, topic_part
+from experiments.clarify_worlds import PARTS, clariq, cover, no_with_value_share, sharc, topic_part
 from raglab.extensions.clarification.clarify_environments import (
     COLUMNS,
     SCOPES,
     FieldPage,
-    cover,
     document_world,
     field_scope,
     read_fields,

@@ -44,6 +44,21 @@ def test_a_proposal_gives_a_reason_that_holds() -> None:
     assert "meant before" in learned
 
 
+def test_a_field_is_shown_in_the_words_of_the_question() -> None:
+    """With their accents, where they are the key's words; a key of other words is shown as it is."""
+    gap, asked = QuestionGap("field_type", "tarif resident", KEYS), "Quel est le tarif pour un Résident ?"
+    assert "« tarif Résident »" in question_text(gap, "fr", proposed=KEYS[0].value, question=asked)
+    assert "« tarif resident »" in question_text(gap, "fr", proposed=KEYS[0].value, question="Quel tarif ?")
+
+
+def test_an_option_that_is_a_sentence_ends_with_one_full_stop() -> None:
+    """The list has a full stop of its own."""
+    readings = (GapReading("Notice is one month."), GapReading("Notice is two weeks."))
+    text = question_text(QuestionGap("field_type", "notice", readings), "en", proposed=readings[0].value)
+    assert "one month, Notice is two weeks. I will take Notice is one month" in text
+    assert ".." not in text
+
+
 def test_another_page_is_offered_beside_pages_alone() -> None:
     """Headings are no pages."""
     pages, parts = ((GapReading("1"), GapReading("toc")), (GapReading("Deposits"), GapReading("Prices")))
