@@ -1,1 +1,1 @@
-"""Answering (shore): answers, their support and hygiene; what a question leaves out."""
+"""Answering (shore): answers, their support and hygiene."""

@@ -1,4 +1,4 @@
-"""A client of OpenAI-compatible servers (shore): requests, replies, what a server can do.
+"""A client of OpenAI-compatible servers (shore): what a server can do, its replies, the circuit breaker.
 
 What is sent goes to the host of `base_url` alone: redirects are not followed, proxies and further headers of the
 environment not used. The key is read from the environment at each call, stands in no field, and is masked in whatever

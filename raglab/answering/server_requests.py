@@ -1,4 +1,4 @@
-"""Requests to OpenAI-compatible servers (shore): one reply, read whole before a deadline.
+"""Requests to OpenAI-compatible servers (shore): one reply, read whole before a deadline; retries and Retry-After.
 
 What is sent goes to the host of the address alone: redirects are not followed, proxies and further headers of the
 environment not used.

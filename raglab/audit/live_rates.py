@@ -188,19 +188,20 @@ def _feedback_row(name: str, hits: int, known: int, unknown: int, level: float) 
 def _from_labels(covered: Sequence[KnownRequest], rate: LiveRate, level: float) -> tuple[float, Interval]:
     """Estimate and interval from the labels of what was drawn.
 
-    What a draw took of a window is a draw of the window's own requests: each stratum of each draw is one by itself.
+    The part of a sample that falls into the window is itself a random sample of the window's requests, so each stratum
+    of each sample is a stratum by itself.
     """
     parts: dict[tuple[str, str], list[KnownRequest]] = {}
     for request in covered:
         parts.setdefault((request.sample, request.first.stratum), []).append(request)
-    top: list[Stratum] = []
-    rest: list[Stratum] = []
-    for of in parts.values():
-        drawn = [request for request in of if request.drawn]
+    counted: list[Stratum] = []  # of requests whose first decision is the rate's status
+    others: list[Stratum] = []
+    for members in parts.values():
+        drawn = [request for request in members if request.drawn]
         hits = sum(request.label in rate.labels for request in drawn)
-        stratum = Stratum(len(of), len(drawn), hits, sum(not request.label for request in drawn))
-        (top if of[0].first.status == rate.status else rest).append(stratum)
-    share, bounds = stratified_share(top, rest, level)
+        stratum = Stratum(len(members), len(drawn), hits, sum(not request.label for request in drawn))
+        (counted if members[0].first.status == rate.status else others).append(stratum)
+    share, bounds = stratified_share(counted, others, level)
     return share, _NOTHING if isnan(share) else bounds  # 0 of 0, or of nothing that is known
 
 

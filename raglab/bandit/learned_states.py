@@ -76,21 +76,26 @@ def learned_state(
     else:
         past = _logged_history(source, bandit, arms, features)
     state = init(past.n_arms, bandit=bandit, n_features=past.context.shape[1])
-    # each round is chosen, and its reward comes before the next one
-    n_rounds = len(past.arm)
-    kind = np.tile([CHOSEN, REWARDED], n_rounds)
-    there = np.repeat(~np.isnan(past.reward), 2) | (kind == CHOSEN)
-    width = past.context.shape[1] if bandit.linear else 0
-    context = np.repeat(past.context[:, :width], 2, axis=0)[there]
-    reward = np.repeat(np.where(np.isnan(past.reward), 0.0, past.reward), 2)[there]
-    none = np.zeros(len(reward))
-    steps = Steps(kind[there], np.repeat(past.arm, 2)[there], none, reward, none.astype(np.int64), context)
-    state = fold(state, steps, bandit)
+    state = fold(state, _steps(past, past.context.shape[1] if bandit.linear else 0), bandit)
     if weight == 1.0:
         return state
     return state._replace(
         **{name: weight * getattr(state, name) for name in ("n", "total", "square", "gram", "moment")}
     )
+
+
+def _steps(past: History, width: int) -> Steps:
+    """Each round as CHOSEN and, where its reward is known, REWARDED before the next round.
+
+    Args:
+      width: number of features that the learner reads.
+    """
+    n_events = np.where(np.isnan(past.reward), 1, 2)
+    at = np.repeat(np.arange(len(past.arm)), n_events)
+    is_chosen = np.diff(at, prepend=-1) > 0
+    reward = np.where(np.isnan(past.reward), 0.0, past.reward)[at]
+    kind, none = np.where(is_chosen, CHOSEN, REWARDED), np.zeros(len(at))
+    return Steps(kind, past.arm[at], none, reward, none.astype(np.int64), past.context[at, :width])
 
 
 def _played_history(table: Table, bandit: Bandit, policy: ArrayLike | None, rounds: int | None, seed: int) -> History:

@@ -130,14 +130,22 @@ def _largest(
 
 
 def _integrated_probabilities(
-    both: Callable[..., Any], params: list[FloatArray], on: NDArray[np.bool_], points: FloatArray, more: int
+    cdf_and_density: Callable[..., Any],
+    params: list[FloatArray],
+    on: NDArray[np.bool_],
+    points: FloatArray,
+    halvings: int,
 ) -> FloatArray:
-    """Probabilities of B rows before they are normalised, [B, A]; rows that miss 1 again with panels half as long."""
-    out = _integrals(both, params, on, points)
+    """Probabilities of B rows before they are normalised, [B, A]; rows that miss 1 again with panels half as long.
+
+    Args:
+      halvings: that may still follow.
+    """
+    out = _integrals(cdf_and_density, params, on, points)
     wrong = np.flatnonzero(~(np.abs(out.sum(axis=-1) - 1.0) <= PANEL_ERROR))
     if len(wrong) == 0:
         return out
-    if more == 0:
+    if halvings == 0:
         missed = float(np.abs(out[wrong].sum(axis=-1) - 1.0).max())
         if not missed <= MOST_ERROR:
             msg = (
@@ -147,19 +155,20 @@ def _integrated_probabilities(
         return out
     coarse = points[wrong]
     finer = np.sort(np.concatenate([coarse, 0.5 * (coarse[:, 1:] + coarse[:, :-1])], axis=-1), axis=-1)
-    out[wrong] = _integrated_probabilities(both, [value[wrong] for value in params], on[wrong], finer, more - 1)
+    finer_params = [value[wrong] for value in params]
+    out[wrong] = _integrated_probabilities(cdf_and_density, finer_params, on[wrong], finer, halvings - 1)
     return out
 
 
 def _integrals(
-    both: Callable[..., Any], params: list[FloatArray], on: NDArray[np.bool_], points: FloatArray
+    cdf_and_density: Callable[..., Any], params: list[FloatArray], on: NDArray[np.bool_], points: FloatArray
 ) -> FloatArray:
-    """∫ f_i ∏_{j≠i} F_j between the points of each row, [B, A]."""
+    """∫ f_i ∏_{j≠i} F_j over the panels between the points of each row, by Gauss–Legendre, [B, A]."""
     row, panel = np.nonzero(points[:, 1:] > points[:, :-1])
     low, high = points[row, panel], points[row, panel + 1]
     half = 0.5 * (high - low)
-    x = (0.5 * (high + low))[:, None] + half[:, None] * NODE
-    below, density = both(x[..., None], *(value[row, None, :] for value in params))
+    x = (0.5 * (high + low))[:, None] + half[:, None] * NODE  # [panels, nodes]
+    below, density = cdf_and_density(x[..., None], *(value[row, None, :] for value in params))
     off = ~on[row, None, :]
     below, density = np.where(off, 1.0, below), np.where(off, 0.0, density)
     product = _product_of_others(below)

@@ -1,4 +1,4 @@
-"""Slot labels (algebra): what the hits of every slot lack, and whether they hold what a case expects (S2.5, S6.1)."""
+"""Slot labels (algebra): the question's words and entities in each slot's hits, what a case expects (S2.5, S2.7)."""
 
 from __future__ import annotations
 

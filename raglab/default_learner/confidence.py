@@ -1,4 +1,4 @@
-"""Votes (algebra): counts per value, and the two rules of confidence, vote_share and posterior (S5.4).
+"""Votes (algebra): one signal added, counts per value, and the rules of confidence, vote_share and posterior.
 
 Axis `V` is the candidate values in the order in which they were first voted on; `[...]` is any batch of rows. Votes
 are sums of halves, so that they are exact and their order changes no bit.

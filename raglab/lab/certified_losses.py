@@ -1,4 +1,4 @@
-"""Losses of candidates (shore): errors and costs, their p-values and bounds, what is likely to be certified (S6.9)."""
+"""Losses of candidates (shore): errors and costs, their p-values and bounds, the order on the pilot (S6.9, S6.10)."""
 
 from __future__ import annotations
 
@@ -215,15 +215,16 @@ def pilot_counts(
     Source: rules S6.9, S6.10: cases that a model was fitted on flatter it, in the order, the choice and the hint.
     """
     split = count_split(pilot, offered, offered[0], names, arm, costs)
-    losses, in_sample, cases = split.losses, 0, trace_hash(pilot)
-    for places in _fitted_groups(offered, cases):
+    pilot_hash = trace_hash(pilot)
+    losses, in_sample = split.losses, 0
+    for places in _fitted_groups(offered, pilot_hash):
         try:
             cells = held_out_cells(pilot, [offered[place] for place in places], arm)
         except ValueError:  # too few cases of a kind for a fit without a fold
             in_sample += len(places)
             continue
         losses = losses.with_rows(np.array(places), counted_losses(cells, names, costs))
-    fused = sum(policy.fused.enabled and policy.fused.fitted_on == cases for policy in offered)
+    fused = sum(policy.fused.enabled and policy.fused.fitted_on == pilot_hash for policy in offered)
     notes = []
     if in_sample:
         notes.append(_in_sample_note("the decision model", in_sample, len(offered), "too few cases to leave any out"))
@@ -232,7 +233,8 @@ def pilot_counts(
     # What a policy keeps of its cases tells of others, whose pilot figures flatter as well.
     learned = list(zip(offered, trace_learned(offered, pilot), strict=True))
     partly = sum(
-        any(name != "policy" and of != cases for name, of in _parts_of(policy, row)) for policy, row in learned
+        any(part != "policy" and part_hash != pilot_hash for part, part_hash in _parts_of(policy, row))
+        for policy, row in learned
     )
     tuned = sum("policy" in row.parts for _, row in learned)
     if partly:

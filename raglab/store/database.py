@@ -434,13 +434,14 @@ class Database:
             return self._none()
         numbers = self._stated(link)
         version = self._known_version(numbers)
-        own = {name for name in own if self._since[name] <= version}
-        tables = own if known & own else own & numbers.keys()  # a log's tables are made together
+        expected = {name for name in own if self._since[name] <= version}
+        # A log's tables are made together: where one is there all are expected, else those that have a number.
+        tables = expected if known & expected else expected & numbers.keys()
         if version > 1 and CHAIN not in known:
             raise self._altered(CHAIN)
         if version > 1 and not tables:
             of = self._chain.c.of
-            tables = own & set(link.scalars(sql.select(of).where(of.in_(own)).distinct()))
+            tables = expected & set(link.scalars(sql.select(of).where(of.in_(expected)).distinct()))
         if gone := sorted(tables - known):
             raise self._altered(*gone)
         return version if tables else self._none()

@@ -1,4 +1,4 @@
-"""Document worker (shore): a document read in a process of its own that has little to spend and can be ended.
+"""Document worker (shore): pages of a PDF by pypdf, blocks of other formats, in a process that can be ended.
 
 `raglab.store.workers` runs this file as a script and reads what it prints, one JSON value; nothing else imports it. For
 a PDF it imports nothing of raglab, so that a worker starts as fast as pypdf does.

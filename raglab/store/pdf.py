@@ -1,4 +1,4 @@
-"""PDF (shore): text of a PDF's pages, read by a process of its own within stated limits of time, memory and size."""
+"""PDF (shore): limits of a PDF, checks of it, and the pages that `document_worker` reads as blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers (shore): documents read by a process of its own within stated limits of time, memory and size."""
+"""Workers (shore): starts `document_worker`, bounds its time, memory and size, and reads what it prints."""
 
 from __future__ import annotations
 

@@ -106,16 +106,16 @@ def layouts(text: str, intro: re.Pattern[str]) -> Iterator[Layout]:
 
 
 def _table_layouts(rows: Sequence[Piece]) -> Iterator[Layout]:
-    """Rows with a column of pages, the last or the first, under a head that says so or under another, or none."""
-    for at in (-1, 0):
-        headed = rows[0].kind == "head" and _PAGE_HEAD.search(plain_line(rows[0].cells[at])) is not None
+    """Rows with a column of pages: the last or first, as its head says; or the last, whose cells look like pages."""
+    for column, others in ((-1, slice(None, -1)), (0, slice(1, None))):
+        headed = rows[0].kind == "head" and _PAGE_HEAD.search(plain_line(rows[0].cells[column])) is not None
         cells = [row.cells for row in rows if row.cells and not (headed and row.kind == "head")]
-        if not headed and (at == 0 or any(len(row) > 3 for row in cells)):
+        if not headed and (column == 0 or any(len(row) > 3 for row in cells)):
             continue
-        titles = [plain_line(" ".join(filter(None, row[:-1] if at else row[1:]))) for row in cells]
-        labels = [plain_line(row[at]) for row in cells]
+        titles = [plain_line(" ".join(filter(None, row[others]))) for row in cells]
+        labels = [plain_line(row[column]) for row in cells]
         entries = [Listed(*entry) for entry in zip(titles, labels, strict=True) if _RANGE.match(entry[1])]
-        if headed or len(entries) >= len(rows) - 1:
+        if headed or len(entries) >= len(rows) - 1:  # a head of other words may be the one row without a page
             yield Layout(tuple(entry for entry in entries if entry.title), headed)
 
 

@@ -1,4 +1,4 @@
-"""The default table of an audit log (shore): what `raglab.audit.log` keeps it by (S5.3, S5.8)."""
+"""Logged defaults (shore): the rows of the default table, folded from an audit log's events (S5.3, S5.8)."""
 
 from __future__ import annotations
 

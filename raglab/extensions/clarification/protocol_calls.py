@@ -1,4 +1,4 @@
-"""Protocol calls (shore): a parser, gap finder, reply reader and field reader of one's own, failing safe (S5.1).
+"""Protocol calls (shore): a parser, gap finder, reply reader and field reader of one's own, checked (S5.1).
 
 Each is called with an example when the system opens. It gets copies that it cannot change, in a thread and a time of
 its own. What it gives is copied into plain types and checked: what raises, takes too long, or has one part of another

@@ -1,4 +1,4 @@
-"""Replies (shore): what the user says to a question of the loop, what it teaches, and the request completed (S5.4)."""
+"""Reply turns (shore): what the user says to a question, what it teaches, and the request completed (S5.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections of the report (shore): each a heading with its blocks."""
+"""Sections of the report (shore): each a heading with its blocks; their list and order are `page.SECTIONS`."""
 
 from __future__ import annotations
 
