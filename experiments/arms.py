@@ -17,7 +17,6 @@ import pandas as pd
 
 import raglab
 from raglab.decision.decisions import Decisions
-from raglab.lab.search_space import always_answer
 from raglab.values import Status, map_fields
 
 ARMS = ("hybrid", "iterative", "graph", "table")
@@ -41,7 +40,7 @@ def trace_of(data: Path, out: Path, arms: tuple[str, ...], max_depth: int) -> ra
 
 def at_rate(trace: raglab.Trace, policy: raglab.Policy, arm: str) -> tuple[Decisions, float]:
     """Decisions with no gate but the confidence, at the lowest tau that keeps the hallucination rate; and that tau."""
-    base = always_answer(policy).replace("confidence.enabled", True, "refine.max_depth", 0)
+    base = raglab.lab.always_answer(policy).replace("confidence.enabled", True, "refine.max_depth", 0)
     taus = np.unique(raglab.decide(trace, base, arm=arm).confidence())
     policies = [base.replace(LEVEL[0], float(tau), LEVEL[1], float(tau)) for tau in taus]
     rates = raglab.sweep(trace, policies, arm=arm)["hallucination_rate"].to_numpy()
@@ -113,7 +112,7 @@ def refinement(trace: raglab.Trace, published: raglab.Policy) -> None:
         hits = map_fields(part.hits, lambda field, depth=depth: field[:, :, [depth]])
         only = raglab.Trace(part.cases, part.chunks, part.arms, hits, part.pattern_hits, part.meta)
         table = raglab.lab.ranking(only).query("order == 'final'").set_index("arm")
-        base = always_answer(published)
+        base = raglab.lab.always_answer(published)
         confidence = raglab.decide(only, base, arm=arm).confidence().mean()
         print(f"| {arm} | {depth} | {table.loc[arm, 'hit@5']:.3f} | {ndcg_of(table)[arm]:.3f} | {confidence:.1f} |")
     print("\n## Refine loop: what the loop decides, all cases, every gate but confidence off\n")
@@ -130,7 +129,7 @@ def refinement(trace: raglab.Trace, published: raglab.Policy) -> None:
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for arm, tau in product(("hybrid", "iterative"), (65.0, 75.0)):
         for depth in range(DEPTHS + 1):
-            policy = always_answer(published).replace(
+            policy = raglab.lab.always_answer(published).replace(
                 *("confidence.enabled", True, LEVEL[0], tau, LEVEL[1], tau, "refine.max_depth", depth)
             )
             rates = raglab.sweep(trace, [policy], arm=arm).iloc[0]

@@ -45,13 +45,9 @@ from experiments import fields as field_labels
 from experiments.situations import START, Desk, holds, open_desk, pages_of, policy_of, read_situations, response_line
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import parse_question
-from raglab.live.response import Response
-from raglab.live.system import System
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
 from raglab.store.files import write_lines
-from raglab.store.policies import Policy
-from raglab.values import Chunk
 
 ROOT = Path(__file__).parent.parent
 DATASETS = ROOT / "datasets"
@@ -238,10 +234,10 @@ class CountedSet:
         for row in _table(replies) if replies.is_file() else ():
             yield from self._replied(row, questions[row["question_id"]])
 
-    def _put(self, row: Mapping[str, str], system: System) -> Response:
+    def _put(self, row: Mapping[str, str], system: raglab.System) -> raglab.live.Response:
         return raglab.ask(row["question"], system=system, documents=row["documents"].split(";"), now=START)
 
-    def _reply(self, first: Response, text: str, system: System) -> Response | None:
+    def _reply(self, first: raglab.live.Response, text: str, system: raglab.System) -> raglab.live.Response | None:
         """Response to a reply; None where the system takes it for no reply."""
         try:
             return raglab.reply(first["request_id"], text, system=system, now=START + timedelta(minutes=1))
@@ -275,7 +271,7 @@ class CountedSet:
             response or first,
         )
 
-    def _listed(self, outcome: QuestionOutcome, question: str, response: Response) -> QuestionOutcome:
+    def _listed(self, outcome: QuestionOutcome, question: str, response: raglab.live.Response) -> QuestionOutcome:
         if self.list_all and (outcome.wrong or not outcome.right):
             print(
                 f"  {outcome.part} {outcome.id} {outcome.kind} want {outcome.want}: {question!r} "
@@ -284,7 +280,7 @@ class CountedSet:
         return outcome
 
 
-def _is_asking(response: Response) -> bool:
+def _is_asking(response: raglab.live.Response) -> bool:
     return response["status"] == "ambiguous"
 
 
@@ -428,10 +424,10 @@ def strangers(data: Path) -> None:
         questions["ClariQ dev"] = list(
             dict.fromkeys(row["initial_request"] for row in csv.DictReader(file, delimiter="\t"))
         )
-    policy = Policy.load(BROKER / "policy.yaml")
+    policy = raglab.Policy.load(BROKER / "policy.yaml")
     with tempfile.TemporaryDirectory() as place:
         raglab.build_index(raglab.load_corpus(BROKER), Path(place) / "index", policy=policy)
-        system = System.open(Path(place) / "index", policy=policy, clarify=True, cache=False)
+        system = raglab.System.open(Path(place) / "index", policy=policy, clarify=True, cache=False)
         for name, texts in questions.items():
             responses = [raglab.ask(question, system=system) for question in texts]
             clarified = [
@@ -458,7 +454,7 @@ def medquad(data: Path) -> None:
         ]
         focus = (root.findtext("Focus") or path.stem).strip()
         chunks = [
-            Chunk(f"{path.stem}#{n}", f"{focus} > {question.strip()}\n{answer.strip()}", f"{path.stem}.md", n)
+            raglab.Chunk(f"{path.stem}#{n}", f"{focus} > {question.strip()}\n{answer.strip()}", f"{path.stem}.md", n)
             for n, (question, answer) in enumerate(pairs, 1)
         ]
         for question, _ in pairs:

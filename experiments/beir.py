@@ -20,12 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sets import CRANFIELD, cranfield, cut
 
-from raglab.lab.slice_rates import Gains, ndcg_by_case, ranking
-from raglab.live.trace_building import build_trace
+from raglab import Case, Corpus, Trace, build_trace, load_cases, load_corpus
+from raglab.lab import ndcg_by_case, ranking
+from raglab.lab.slice_rates import Gains
 from raglab.store.files import make_folder
-from raglab.store.loaders import load_cases, load_corpus
-from raglab.store.traces import Trace
-from raglab.values import Case, Corpus, TraceData, source_grades
+from raglab.values import TraceData, source_grades
 
 ARMS = ("bm25", "dense", "hybrid")
 NEAR = 1e-9

@@ -17,16 +17,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.lab.certificate_checks import check_policy
-from raglab.lab.certification import Certification, certify_best, grid
+from raglab import Policy, Trace, certify_best, check_policy, fit_decision, fit_fused_gate, sweep
+from raglab.lab import always_answer, compare_gates
+from raglab.lab.certification import Certification, grid
 from raglab.lab.certified_losses import count_rates, nearest_target
-from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.gate_fitting import CHAIN, FUSED, compare_gates, fit_fused_gate
-from raglab.lab.search_space import always_answer, published_policy
+from raglab.lab.gate_fitting import CHAIN, FUSED
+from raglab.lab.search_space import published_policy
 from raglab.metrics import TARGETS, upper_bound
-from raglab.replay import sweep
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 
 DELTA = 0.1
 ALONE = ("hallucination_rate",)

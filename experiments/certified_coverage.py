@@ -30,16 +30,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import metrics
+from raglab import Policy, Trace, certify_best, decide, fit_decision, metrics
 from raglab.certify import certify
-from raglab.lab.certification import certify_best
 from raglab.lab.certified_losses import RISK, count_rates
-from raglab.lab.decision_fitting import FOLDS, DecisionCases, decision_cases, fit_decision, fit_model, stratified_folds
+from raglab.lab.decision_fitting import FOLDS, DecisionCases, decision_cases, fit_model, stratified_folds
 from raglab.lab.search_space import limit_depth
 from raglab.metrics import binomial_p
-from raglab.replay import decide
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import label_codes
 
 DELTA = 0.1

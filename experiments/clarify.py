@@ -19,7 +19,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.clarify_worlds import clariq, sharc, stable
+from raglab import Chunk, load_corpus, tune_clarification
 from raglab.default_learner import (
+    SPLITS,
     DefaultLearner,
     Priced,
     World,
@@ -29,13 +31,14 @@ from raglab.default_learner import (
     simulate,
     world,
 )
-from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, SPLITS
+from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
 from raglab.default_learner.simulation import BASELINES, Policy
+from raglab.displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.displays.canvas import png
-from raglab.displays.default_learner import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
-from raglab.extensions.clarification.clarify_environments import SCOPES, cover, document_world, field_scope, read_fields
+from raglab.extensions.clarification.clarify_environments import SCOPES, cover, field_scope, read_fields
 from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.field_values import read_value
+from raglab.lab import document_world
 from raglab.lab.clarify_study import (
     HUNDRED,
     PUBLISHED,
@@ -44,14 +47,11 @@ from raglab.lab.clarify_study import (
     seed_differences,
     seed_rates,
     summary,
-    tune_clarification,
 )
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import mean_interval
 from raglab.store.files import make_folder, write_bytes
-from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
-from raglab.values import Chunk
 
 BUNDLED = Path("datasets/broker")
 PACK = load_pack(BUNDLED / "pack")

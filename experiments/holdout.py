@@ -51,10 +51,9 @@ from tuners import ALWAYS, FREE, TUNED, Draw, Outcome, labels_of, selected, tune
 import raglab
 from raglab import metrics
 from raglab.lab.search_space import limit_depth
-from raglab.metrics.costs import LABEL_OF_CELL, LABELS
+from raglab.metrics import LABELS
+from raglab.metrics.costs import LABEL_OF_CELL
 from raglab.store.files import locked_lines, make_folder
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 
 VERSION = 1  # of what is measured here: lines of another are measured again
 COSTS: dict[str, metrics.Costs | None] = {
@@ -75,13 +74,13 @@ class CaseSet(NamedTuple):
 
 
 @lru_cache
-def load_set(case_set: CaseSet) -> tuple[Trace, Policy]:
+def load_set(case_set: CaseSet) -> tuple[raglab.Trace, raglab.Policy]:
     """Trace and policy of a set; its policy refines no further than the trace measured."""
     if Path(case_set.path).is_dir():
         trace = hint3_trace(Path(case_set.path), *([case_set.more] if case_set.more else []))
-        return trace, limit_depth(Policy.load(), trace)
-    trace = Trace.load(case_set.path)
-    return trace, limit_depth(Policy.load(case_set.more), trace)
+        return trace, limit_depth(raglab.Policy.load(), trace)
+    trace = raglab.Trace.load(case_set.path)
+    return trace, limit_depth(raglab.Policy.load(case_set.more), trace)
 
 
 # The log --------------------------------------------------------------------------------------------------------------

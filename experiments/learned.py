@@ -60,8 +60,6 @@ from raglab.extensions.learned_signals.score_models import (
 from raglab.lab.search_space import limit_depth
 from raglab.metrics.intervals import percentile_interval
 from raglab.signals import NAMES, signal
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 
 RISKS = (0.3, 0.4)
 DRAWS = 2_000
@@ -72,7 +70,7 @@ Floats = NDArray[np.float64]
 class Set(NamedTuple):
     """A set: trace, name, halves; by case features, label, group and its name, signals [S, R], right if answered."""
 
-    trace: Trace
+    trace: raglab.Trace
     name: str
     halves: int
     x: Floats
@@ -87,9 +85,9 @@ def read_set(text: str) -> Set:
     """Set of an argument."""
     name, _, rest = text.partition("=")
     path, _, halves = rest.rpartition(":")
-    trace = Trace.load(path)
+    trace = raglab.Trace.load(path)
     rows, y = labelled_rows(trace, "answerable")
-    case_signals: SeenCases = seen_cases(trace, Policy.load())
+    case_signals: SeenCases = seen_cases(trace, raglab.Policy.load())
     keys = [
         next((str(trace.cases[row].extra[key]) for key in GROUP_KEYS if key in trace.cases[row].extra), "")
         for row in rows
@@ -242,7 +240,7 @@ def print_tuned(case_set: Set, seed: int, trials: int) -> None:
     signal_column = raglab.fit_signal(plain, seed=seed).with_signal(plain)
     print("\n| tuned | pass | hallucination | false refusal | coverage |\n|---|---|---|---|---|")
     for title, trace in (("without the learned signal", plain), ("with it", signal_column)):
-        study = raglab.tune(trace, policy=limit_depth(Policy.load(), trace), trials=trials, seed=seed)
+        study = raglab.tune(trace, policy=limit_depth(raglab.Policy.load(), trace), trials=trials, seed=seed)
         row = raglab.sweep(trace.split("report"), [study.policy]).iloc[0]
         names = ("pass_rate", "hallucination_rate", "false_refusal_rate", "coverage")
         print(f"| {title} | {' | '.join(f'{row[name]:.3f}' for name in names)} |")

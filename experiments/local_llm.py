@@ -14,9 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from raglab import LocalModel, ModelUnavailableError
 from raglab.answering.client import Completion, TokenScore
-from raglab.answering.local_model import LocalModel
-from raglab.values import ModelUnavailableError
 
 ROOT = Path(__file__).resolve().parents[1]
 FETCHED = ROOT / "out" / "local_llm" / "SmolLM2-135M-Instruct.Q4_1.gguf"

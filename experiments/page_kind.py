@@ -19,13 +19,12 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from raglab import Chunk, load_corpus
 from raglab.extensions.clarification.contents import FEATURES, page_features
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
 from raglab.store.files import write_text
-from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
-from raglab.values import Chunk
 
 ROOT = Path(__file__).resolve().parents[1]
 BROKER = ROOT / "datasets" / "broker"

@@ -24,8 +24,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from raglab.bandit import Bandit, Table
-from raglab.bandit.simulation import run
+from raglab.bandit import Bandit, Table, run
 from raglab.lab.reward_audit import RewardAudit, audit_table
 from raglab.lab.reward_simulation import BEST, END, HARMS, HELPS, LEAST, LEVEL, UNIFORM
 from raglab.reward import RewardWeights, reward, threshold

@@ -29,13 +29,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from raglab import Case, Chunk, Corpus, Trace, load_cases, trace_from_frame
+from raglab.io import save_cases, save_corpus
 from raglab.model_tokens import encoder_tokens
 from raglab.store.chunking import OVERLAP, TokenLimit, cut_long_chunks
 from raglab.store.files import make_folder, write_lines, write_text
-from raglab.store.frames import trace_from_frame
-from raglab.store.loaders import load_cases, save_cases, save_corpus
-from raglab.store.traces import Trace
-from raglab.values import SOURCE_GRADES, Case, Chunk, Corpus, source_grades
+from raglab.values import SOURCE_GRADES, source_grades
 
 if TYPE_CHECKING:
     import pandas as pd
