@@ -47,7 +47,6 @@ from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
-from raglab.store.files import write_lines
 
 ROOT = Path(__file__).parent.parent
 DATASETS = ROOT / "datasets"
@@ -483,7 +482,8 @@ def main() -> None:
     for name in options.set:
         outcomes += run_set(name, options.policy, options.pack, list_all=options.list)
     if options.out and outcomes:
-        write_lines((outcome._asdict() for outcome in outcomes), options.out)
+        lines = [json.dumps(outcome._asdict(), ensure_ascii=False) + "\n" for outcome in outcomes]
+        options.out.write_text("".join(lines), encoding="utf-8")
     if outcomes:
         earlier = read_outcomes(options.against) if options.against else None
         if earlier is not None:

@@ -18,7 +18,6 @@ import pandas as pd
 import raglab
 from raglab.bandit import LEARNERS, Bandit, Table, baselines
 from raglab.lab import ndcg_by_case
-from raglab.live.arm_choice import router, table
 
 BUNDLED = Path("datasets/broker/policy.yaml")
 TUNED = Path("out/broker/tuned.yaml")
@@ -147,10 +146,11 @@ def bundled(path: Path, policy_path: Path | None, trials: int, mlruns: Path) -> 
     part, value = gains(trace)
     audit(part, policies["every gate off"], f"nDCG@10 as the value, {len(part)} cases that expect a source", value)
     for title, policy in policies.items():
-        world = table(trace, policy)
-        compared(world, baselines(world, router(trace, policy)), f"Bundled set, {title}", 5000, 100)
-    world = table(part, policies["every gate off"])._replace(value=value)
-    plans = baselines(world, router(part, policies["every gate off"]))
+        tables = raglab.lab.arm_tables(trace, policy)
+        compared(tables.world, baselines(tables.world, tables.router), f"Bundled set, {title}", 5000, 100)
+    tables = raglab.lab.arm_tables(part, policies["every gate off"])
+    world = tables.world._replace(value=value)
+    plans = baselines(world, tables.router)
     compared(world, plans, f"Bundled set, nDCG@10 as the value, {len(part)} cases", 5000, 100)
     for title, policy in policies.items():
         study(trace, policy, title, trials, mlruns)

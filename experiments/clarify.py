@@ -40,8 +40,6 @@ from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.field_values import read_value
 from raglab.lab import document_world
 from raglab.lab.clarify_study import (
-    HUNDRED,
-    PUBLISHED,
     ClarifyStudy,
     policy_rates,
     seed_differences,
@@ -50,12 +48,12 @@ from raglab.lab.clarify_study import (
 )
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import mean_interval
-from raglab.store.files import make_folder, write_bytes
 from raglab.store.policies import load_pack
 
 BUNDLED = Path("datasets/broker")
 PACK = load_pack(BUNDLED / "pack")
-POSTERIOR = DefaultLearner("posterior")
+PUBLISHED, POSTERIOR = DefaultLearner(), DefaultLearner("posterior")
+HUNDRED = 100.0
 BEFORE = POSTERIOR._replace(prior_yes=1.0, prior_no=1.0, on_word=False)  # a flat prior, and no word needed
 REQUESTS = 200
 PARTS = ("rows", "stable", "broker", "clariq", "sharc", "sets", "speed")
@@ -78,7 +76,8 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def drawn(display: object, folder: Path | None, name: str) -> None:
     """Write a figure."""
     if folder is not None:
-        write_bytes(png(display.figure_), make_folder(folder) / f"{name}.png")  # type: ignore[attr-defined]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.png").write_bytes(png(display.figure_))  # type: ignore[attr-defined]
 
 
 def demonstration(figures: Path | None) -> None:

@@ -30,15 +30,15 @@ import argparse
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tuners import SeenCases, seen_cases, with_splits
+from tuners import SeenCases, limit_depth, seen_cases, with_splits
 
 import raglab
 from raglab import metrics
-from raglab.canonical import digest
 from raglab.extensions.learned_signals.evidence_features import FEATURES, GROUPS
 from raglab.extensions.learned_signals.learned_signal import (
     FOLDS,
@@ -57,7 +57,6 @@ from raglab.extensions.learned_signals.score_models import (
     fit_score_model,
     grouped_folds,
 )
-from raglab.lab.search_space import limit_depth
 from raglab.metrics.intervals import percentile_interval
 from raglab.signals import NAMES, signal
 
@@ -111,7 +110,7 @@ def learning_half(case_set: Set, number: int, seed: int) -> NDArray[np.bool_]:
         rng = np.random.default_rng([seed, number])
         is_learning: NDArray[np.bool_] = grouped_folds(case_set.y, case_set.group, 2, rng) == rng.integers(2)
         return is_learning
-    return np.isin(case_set.names, sorted({*case_set.names}, key=digest)[::2])
+    return np.isin(case_set.names, sorted({*case_set.names}, key=lambda name: sha256(name.encode()).hexdigest())[::2])
 
 
 def surer(row: int, values: Floats) -> Floats:

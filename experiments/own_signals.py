@@ -41,8 +41,6 @@ from tqdm import tqdm
 from tuners import TUNED, Draw, seen_cases, tuned, with_splits
 
 import raglab
-from raglab.lab.certification import grid
-from raglab.store.files import make_folder
 
 VERSION = 2  # of what is measured here: lines of another are measured again
 AUROC = 0.95
@@ -107,7 +105,7 @@ def measure(unit: Unit) -> dict[str, Any]:
 
 def measure_all(units: Sequence[Unit], path: Path, jobs: int) -> None:
     """Measure what the log lacks and write it there."""
-    make_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     known = read_log(path)
     lacking = [unit for unit in units if unit_key(unit) not in known]
     with ProcessPoolExecutor(jobs) as pool, tqdm(total=len(lacking), unit="study", disable=not lacking) as bar:
@@ -169,9 +167,7 @@ def print_areas(case_set: CaseSet, draws: int) -> None:
 def certified(trace: raglab.Trace, policy: raglab.Policy, alpha: float) -> str:
     """Coverage that the decision by expected cost certifies at a hallucination rate, and what split report says."""
     start = raglab.fit_decision(trace, policy)
-    offered = grid(trace.split("tune"), start)
-    targets = {"hallucination_rate": alpha}
-    certification = raglab.certify_best(trace, offered, targets=targets, delta=DELTA, again=True)
+    certification = raglab.certify_best(trace, start, targets={"hallucination_rate": alpha}, delta=DELTA, again=True)
     certificate, first = certification.certificate, certification.certificate.promises[0]
     if certification.policy is None:
         return f"no ({first.k:g}/{first.n})"

@@ -38,8 +38,8 @@ from raglab.bandit import (
     run,
     text_features,
 )
-from raglab.bandit.plans import MIXTURE
 
+MIXTURE = "best fixed mixture"  # row of `compare_plans`
 BUDGETS = (1e-4, 2.3e-4, 4e-4, 6.6e-4)  # dollars a question
 SHUFFLES, LOGS = 100, 5
 COLD, UNIFORM, MEASURED = "cold", "from a uniform log of validation", "from all arms of validation"

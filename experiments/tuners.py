@@ -13,7 +13,7 @@ import raglab
 from raglab import metrics
 from raglab.decision.chain import values_at_slot
 from raglab.decision.measurement import measured_tables
-from raglab.lab.search_space import limit_depth, published_policy
+from raglab.lab.search_space import published_policy
 from raglab.replay import shard_cells
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.values import Status
@@ -51,6 +51,14 @@ def seen_cases(trace: raglab.Trace, policy: raglab.Policy) -> SeenCases:
     answered = (decisions.status == Status.ok) & (evidence.label == Status.ok)
     right = answered & values_at_slot(evidence.right[0], decisions.outcome.slot)
     return SeenCases(evidence.label, right, evidence.signals[:, 0], evidence.known)
+
+
+def limit_depth(policy: raglab.Policy, trace: raglab.Trace) -> raglab.Policy:
+    """Policy that refines no further than a trace measured."""
+    deepest = trace.n_depths - 1
+    if policy.refine.max_depth <= deepest:
+        return policy
+    return policy.replace("refine.max_depth", deepest, "certificate", policy.certificate)
 
 
 def labels_of(trace: raglab.Trace) -> NDArray[np.int8]:
