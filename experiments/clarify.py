@@ -37,7 +37,6 @@ from raglab.displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, S
 from raglab.displays.canvas import png
 from raglab.extensions.clarification.clarify_environments import SCOPES, cover, field_scope, read_fields
 from raglab.extensions.clarification.contents import scope
-from raglab.extensions.clarification.field_values import read_value
 from raglab.lab import document_world
 from raglab.lab.clarify_study import (
     ClarifyStudy,
@@ -46,6 +45,7 @@ from raglab.lab.clarify_study import (
     seed_rates,
     summary,
 )
+from raglab.live import read_field
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import mean_interval
 from raglab.store.policies import load_pack
@@ -252,9 +252,9 @@ def empty_reads() -> None:
         chunks = documents[label.document]
         true = field_scope(label, chunks, pack=PACK)
         narrower = [value for value in SCOPES[:-1] if value != true]
-        held = read_value(label.field, scope(chunks, true, field=label.field, pack=PACK), pack=PACK)
+        held = read_field(label.field, scope(chunks, true, field=label.field, pack=PACK), pack=PACK)
         for value in narrower:
-            read = read_value(label.field, scope(chunks, value, field=label.field, pack=PACK), pack=PACK)
+            read = read_field(label.field, scope(chunks, value, field=label.field, pack=PACK), pack=PACK)
             is_wrong = held is None or (read is not None and read.value != held.value) or read is None
             wrong, empty = wrong + is_wrong, empty + (read is None)
     print(f"\nBundled labels: of {wrong} reads of a scope that does not hold the field, {empty} came back empty.")
