@@ -33,7 +33,7 @@ import re
 import tempfile
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -313,6 +313,12 @@ def read_outcomes(path: Path) -> list[QuestionOutcome]:
     return [QuestionOutcome(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def write_outcomes(outcomes: Iterable[QuestionOutcome], path: Path) -> None:
+    """Write outcomes, a line each."""
+    lines = [json.dumps(outcome._asdict(), ensure_ascii=False) + "\n" for outcome in outcomes]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
 def sums(outcomes: Sequence[QuestionOutcome], measure: Measure, places: Mapping[tuple[str, str], int]) -> np.ndarray:
     """Hits and counts of each rate of a measure, by question.
 
@@ -482,8 +488,7 @@ def main() -> None:
     for name in options.set:
         outcomes += run_set(name, options.policy, options.pack, list_all=options.list)
     if options.out and outcomes:
-        lines = [json.dumps(outcome._asdict(), ensure_ascii=False) + "\n" for outcome in outcomes]
-        options.out.write_text("".join(lines), encoding="utf-8")
+        write_outcomes(outcomes, options.out)
     if outcomes:
         earlier = read_outcomes(options.against) if options.against else None
         if earlier is not None:
