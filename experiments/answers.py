@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab import Case, Chunk, Trace, build_trace, load_cases, load_corpus
 from raglab.answering.extractive import (
     Extractive,
     fit_answer_confidence,
@@ -31,13 +32,10 @@ from raglab.answering.extractive import (
     short_answer,
 )
 from raglab.calibration import ece_interval, judged
-from raglab.live.trace_building import build_trace
-from raglab.metrics import auroc, auroc_interval, clopper_pearson
-from raglab.store.loaders import load_cases, load_corpus
+from raglab.metrics import answer_recall, auroc, auroc_interval, clopper_pearson, exact_match, token_f1
 from raglab.store.policies import load_pack
-from raglab.store.traces import Trace
-from raglab.text import answer_recall, exact_match, normalise_answer, token_f1
-from raglab.values import Case, Chunk, Generation
+from raglab.text import normalise_answer
+from raglab.values import Generation
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 FIRST = 4

@@ -16,8 +16,6 @@ import numpy as np
 import pandas as pd
 
 import raglab
-from raglab.decision.decisions import Decisions
-from raglab.lab.search_space import always_answer
 from raglab.values import Status, map_fields
 
 ARMS = ("hybrid", "iterative", "graph", "table")
@@ -39,20 +37,21 @@ def trace_of(data: Path, out: Path, arms: tuple[str, ...], max_depth: int) -> ra
     return raglab.build_trace(corpus, cases, out=out, policy=policy, arms=arms, max_depth=max_depth)
 
 
-def at_rate(trace: raglab.Trace, policy: raglab.Policy, arm: str) -> tuple[Decisions, float]:
-    """Decisions with no gate but the confidence, at the lowest tau that keeps the hallucination rate; and that tau."""
-    base = always_answer(policy).replace("confidence.enabled", True, "refine.max_depth", 0)
+def at_rate(trace: raglab.Trace, policy: raglab.Policy, arm: str) -> tuple[raglab.Policy, float]:
+    """Policy with no gate but the confidence, at the lowest tau that keeps the hallucination rate; and that tau."""
+    base = raglab.lab.always_answer(policy).replace("confidence.enabled", True, "refine.max_depth", 0)
     taus = np.unique(raglab.decide(trace, base, arm=arm).confidence())
     policies = [base.replace(LEVEL[0], float(tau), LEVEL[1], float(tau)) for tau in taus]
     rates = raglab.sweep(trace, policies, arm=arm)["hallucination_rate"].to_numpy()
     first = int(np.flatnonzero(rates <= HALLUCINATION)[0])
-    return raglab.decide(trace, policies[first], arm=arm), float(taus[first])
+    return policies[first], float(taus[first])
 
 
 def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
     """Table of arms by intent."""
     intents = sorted({case.intent for case in trace.cases if case.expect_status == "ok" and case.intent is not None})
-    decisions_by_arm = {arm: at_rate(trace, policy, arm) for arm in ARMS}
+    levels = {arm: at_rate(trace, policy, arm) for arm in ARMS}
+    decisions_by_arm = {arm: raglab.decide(trace, level, arm=arm) for arm, (level, _) in levels.items()}
     print(f"\n## Arms by intent, answerable cases; ok rate at hallucination rate {HALLUCINATION:.0%} over all cases\n")
     print("| intent | n | " + " | ".join(f"{arm}: hit@5, nDCG@10, ok" for arm in ARMS) + " | best nDCG@10 | best ok |")
     print("|---" * (len(ARMS) + 4) + "|")
@@ -65,7 +64,7 @@ def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
         table = raglab.lab.ranking(trace.subset(rows)).query("order == 'final'").set_index("arm")
         cells, ok = [], {}
         for arm in ARMS:
-            decided = decisions_by_arm[arm][0]
+            decided = decisions_by_arm[arm]
             good = int((decided.right[rows] & (decided.status[rows] == Status.ok)).sum())
             ok[arm] = good
             cells.append(f"{table.loc[arm, 'hit@5']:.3f}, {ndcg_of(table)[arm]:.3f}, {good}/{len(rows)}")
@@ -75,7 +74,7 @@ def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
     print("\n| arm | tau | hallucinations | coverage | mean ms | P95 ms | dearest stages (mean ms) |")
     print("|---" * 7 + "|")
     for arm in ARMS:
-        decided, tau = decisions_by_arm[arm]
+        decided, tau = decisions_by_arm[arm], levels[arm][1]
         answered = decided.status == Status.ok
         wrong = int((answered & ~decided.right).sum())
         print(
@@ -113,7 +112,7 @@ def refinement(trace: raglab.Trace, published: raglab.Policy) -> None:
         hits = map_fields(part.hits, lambda field, depth=depth: field[:, :, [depth]])
         only = raglab.Trace(part.cases, part.chunks, part.arms, hits, part.pattern_hits, part.meta)
         table = raglab.lab.ranking(only).query("order == 'final'").set_index("arm")
-        base = always_answer(published)
+        base = raglab.lab.always_answer(published)
         confidence = raglab.decide(only, base, arm=arm).confidence().mean()
         print(f"| {arm} | {depth} | {table.loc[arm, 'hit@5']:.3f} | {ndcg_of(table)[arm]:.3f} | {confidence:.1f} |")
     print("\n## Refine loop: what the loop decides, all cases, every gate but confidence off\n")
@@ -130,7 +129,7 @@ def refinement(trace: raglab.Trace, published: raglab.Policy) -> None:
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for arm, tau in product(("hybrid", "iterative"), (65.0, 75.0)):
         for depth in range(DEPTHS + 1):
-            policy = always_answer(published).replace(
+            policy = raglab.lab.always_answer(published).replace(
                 *("confidence.enabled", True, LEVEL[0], tau, LEVEL[1], tau, "refine.max_depth", depth)
             )
             rates = raglab.sweep(trace, [policy], arm=arm).iloc[0]

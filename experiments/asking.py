@@ -33,7 +33,7 @@ import re
 import tempfile
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -45,13 +45,8 @@ from experiments import fields as field_labels
 from experiments.situations import START, Desk, holds, open_desk, pages_of, policy_of, read_situations, response_line
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import parse_question
-from raglab.live.response import Response
-from raglab.live.system import System
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
-from raglab.store.files import write_lines
-from raglab.store.policies import Policy
-from raglab.values import Chunk
 
 ROOT = Path(__file__).parent.parent
 DATASETS = ROOT / "datasets"
@@ -238,10 +233,10 @@ class CountedSet:
         for row in _table(replies) if replies.is_file() else ():
             yield from self._replied(row, questions[row["question_id"]])
 
-    def _put(self, row: Mapping[str, str], system: System) -> Response:
+    def _put(self, row: Mapping[str, str], system: raglab.System) -> raglab.live.Response:
         return raglab.ask(row["question"], system=system, documents=row["documents"].split(";"), now=START)
 
-    def _reply(self, first: Response, text: str, system: System) -> Response | None:
+    def _reply(self, first: raglab.live.Response, text: str, system: raglab.System) -> raglab.live.Response | None:
         """Response to a reply; None where the system takes it for no reply."""
         try:
             return raglab.reply(first["request_id"], text, system=system, now=START + timedelta(minutes=1))
@@ -275,7 +270,7 @@ class CountedSet:
             response or first,
         )
 
-    def _listed(self, outcome: QuestionOutcome, question: str, response: Response) -> QuestionOutcome:
+    def _listed(self, outcome: QuestionOutcome, question: str, response: raglab.live.Response) -> QuestionOutcome:
         if self.list_all and (outcome.wrong or not outcome.right):
             print(
                 f"  {outcome.part} {outcome.id} {outcome.kind} want {outcome.want}: {question!r} "
@@ -284,7 +279,7 @@ class CountedSet:
         return outcome
 
 
-def _is_asking(response: Response) -> bool:
+def _is_asking(response: raglab.live.Response) -> bool:
     return response["status"] == "ambiguous"
 
 
@@ -316,6 +311,12 @@ def run_set(name: str, policy: Path | None, pack: Path | None, *, list_all: bool
 def read_outcomes(path: Path) -> list[QuestionOutcome]:
     """Outcomes of a file; several files may be joined in it."""
     return [QuestionOutcome(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write_outcomes(outcomes: Iterable[QuestionOutcome], path: Path) -> None:
+    """Write outcomes, a line each."""
+    lines = [json.dumps(outcome._asdict(), ensure_ascii=False) + "\n" for outcome in outcomes]
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 def sums(outcomes: Sequence[QuestionOutcome], measure: Measure, places: Mapping[tuple[str, str], int]) -> np.ndarray:
@@ -428,10 +429,10 @@ def strangers(data: Path) -> None:
         questions["ClariQ dev"] = list(
             dict.fromkeys(row["initial_request"] for row in csv.DictReader(file, delimiter="\t"))
         )
-    policy = Policy.load(BROKER / "policy.yaml")
+    policy = raglab.Policy.load(BROKER / "policy.yaml")
     with tempfile.TemporaryDirectory() as place:
         raglab.build_index(raglab.load_corpus(BROKER), Path(place) / "index", policy=policy)
-        system = System.open(Path(place) / "index", policy=policy, clarify=True, cache=False)
+        system = raglab.System.open(Path(place) / "index", policy=policy, clarify=True, cache=False)
         for name, texts in questions.items():
             responses = [raglab.ask(question, system=system) for question in texts]
             clarified = [
@@ -458,7 +459,7 @@ def medquad(data: Path) -> None:
         ]
         focus = (root.findtext("Focus") or path.stem).strip()
         chunks = [
-            Chunk(f"{path.stem}#{n}", f"{focus} > {question.strip()}\n{answer.strip()}", f"{path.stem}.md", n)
+            raglab.Chunk(f"{path.stem}#{n}", f"{focus} > {question.strip()}\n{answer.strip()}", f"{path.stem}.md", n)
             for n, (question, answer) in enumerate(pairs, 1)
         ]
         for question, _ in pairs:
@@ -487,7 +488,7 @@ def main() -> None:
     for name in options.set:
         outcomes += run_set(name, options.policy, options.pack, list_all=options.list)
     if options.out and outcomes:
-        write_lines((outcome._asdict() for outcome in outcomes), options.out)
+        write_outcomes(outcomes, options.out)
     if outcomes:
         earlier = read_outcomes(options.against) if options.against else None
         if earlier is not None:

@@ -19,11 +19,12 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from raglab.bandit import Bandit, Bernoulli, Table
+from raglab import compare_learners
+from raglab.bandit import Bandit, Bernoulli, Table, baselines, run
 from raglab.bandit.environments import POLICY, feed, stream
-from raglab.bandit.fixed_plans import FIXED, UNIFORM, baselines
-from raglab.bandit.simulation import is_plain, kernel, run, stepwise_arms
-from raglab.lab.learner_comparison import compare_learners, compare_on_arms
+from raglab.bandit.fixed_plans import FIXED, UNIFORM
+from raglab.bandit.simulation import is_plain, kernel, stepwise_arms
+from raglab.lab.learner_comparison import compare_on_arms
 from raglab.off_policy import OverlapWarning, estimate
 from raglab.off_policy.targets import learner_probabilities
 

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from raglab.bandit import Bandit, Bernoulli, Table
-from raglab.bandit.simulation import Run, run
+from raglab.bandit import Bandit, Bernoulli, Run, Table, run
 
 COSTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 

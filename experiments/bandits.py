@@ -16,14 +16,8 @@ import numpy as np
 import pandas as pd
 
 import raglab
-from raglab.bandit import LEARNERS, Bandit, Table
-from raglab.bandit.fixed_plans import baselines
+from raglab.bandit import LEARNERS, Bandit, Table, baselines
 from raglab.lab import ndcg_by_case
-from raglab.lab.bandit_study import tune_bandit
-from raglab.lab.learner_comparison import compare_learners
-from raglab.lab.reward_audit import audit_rewards
-from raglab.lab.search_space import always_answer
-from raglab.live.arm_choice import router, table
 
 BUNDLED = Path("datasets/broker/policy.yaml")
 TUNED = Path("out/broker/tuned.yaml")
@@ -50,7 +44,7 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def audit(trace: raglab.Trace, policy: raglab.Policy, title: str, value: np.ndarray | None = None) -> None:
     """Tables and findings of a reward audit."""
-    reward_audit = audit_rewards(trace, policy, value=value)
+    reward_audit = raglab.audit_rewards(trace, policy, value=value)
     what = "right" if value is None else "nDCG@10 (sum)"
     print(f"\n## Reward audit: {title}\n")
     rows = [
@@ -89,7 +83,7 @@ def compared(world: Table, plans: dict[str, np.ndarray], title: str, rounds: int
     """Table of all learners and baselines."""
     names = [name for name, entry in LEARNERS.items() if world.features.shape[1] or not entry.linear]
     begun = time.perf_counter()
-    comparison = compare_learners(
+    comparison = raglab.compare_learners(
         world, {name: Bandit(name) for name in names}, plans, rounds=rounds, replications=replications
     ).table  # fmt: skip
     took = time.perf_counter() - begun
@@ -112,7 +106,7 @@ def compared(world: Table, plans: dict[str, np.ndarray], title: str, rounds: int
 def study(trace: raglab.Trace, policy: raglab.Policy, title: str, trials: int, mlruns: Path) -> None:
     """Table of what the study found, on the cases that it did not see; the study is logged to MLflow."""
     begun = time.perf_counter()
-    bandit_study = tune_bandit(trace, policy, trials=trials)
+    bandit_study = raglab.tune_bandit(trace, policy, trials=trials)
     took = time.perf_counter() - begun
     print(f"\n## Study of thompson_beta, {trials} trials: {title}; {took:.0f} s\n")
     rows = [
@@ -143,7 +137,7 @@ def gsm8k(path: Path) -> Table:
 def bundled(path: Path, policy_path: Path | None, trials: int, mlruns: Path) -> None:
     """Everything about a trace."""
     trace, base = raglab.Trace.load(path), raglab.Policy.load(BUNDLED)
-    policies = {"every gate off": always_answer(base)}
+    policies = {"every gate off": raglab.lab.always_answer(base)}
     for place in (policy_path, TUNED):
         if place is not None and place.is_file():
             policies[str(place)] = raglab.Policy.load(place)
@@ -152,10 +146,11 @@ def bundled(path: Path, policy_path: Path | None, trials: int, mlruns: Path) -> 
     part, value = gains(trace)
     audit(part, policies["every gate off"], f"nDCG@10 as the value, {len(part)} cases that expect a source", value)
     for title, policy in policies.items():
-        world = table(trace, policy)
-        compared(world, baselines(world, router(trace, policy)), f"Bundled set, {title}", 5000, 100)
-    world = table(part, policies["every gate off"])._replace(value=value)
-    plans = baselines(world, router(part, policies["every gate off"]))
+        tables = raglab.lab.arm_tables(trace, policy)
+        compared(tables.world, baselines(tables.world, tables.router), f"Bundled set, {title}", 5000, 100)
+    tables = raglab.lab.arm_tables(part, policies["every gate off"])
+    world = tables.world._replace(value=value)
+    plans = baselines(world, tables.router)
     compared(world, plans, f"Bundled set, nDCG@10 as the value, {len(part)} cases", 5000, 100)
     for title, policy in policies.items():
         study(trace, policy, title, trials, mlruns)

@@ -20,12 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sets import CRANFIELD, cranfield, cut
 
-from raglab.lab.slice_rates import Gains, ndcg_by_case, ranking
-from raglab.live.trace_building import build_trace
-from raglab.store.files import make_folder
-from raglab.store.loaders import load_cases, load_corpus
-from raglab.store.traces import Trace
-from raglab.values import Case, Corpus, TraceData, source_grades
+from raglab import Case, Corpus, Trace, build_trace, load_cases, load_corpus
+from raglab.lab import ndcg_by_case, ranking
+from raglab.values import TraceData, source_grades
 
 ARMS = ("bm25", "dense", "hybrid")
 NEAR = 1e-9
@@ -67,7 +64,7 @@ def reference_ndcg(trace: TraceData, arm: str, *, binary: bool) -> NDArray[np.fl
     return np.array([by_query.get(case.id, np.nan) for case in trace.cases])
 
 
-def compared(trace: TraceData) -> Iterator[tuple[str, Gains, float, float, float]]:
+def compared(trace: TraceData) -> Iterator[tuple[str, str, float, float, float]]:
     """Arm, gains, our mean, theirs, and the largest difference of a query."""
     for gains in ("graded", "binary"):
         values = ndcg_by_case(trace, gains)
@@ -97,7 +94,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/beir"), help="folder for the traces")
     parser.add_argument("--rerank-k", type=int, default=0)
     args = parser.parse_args()
-    make_folder(args.out)
+    args.out.mkdir(parents=True, exist_ok=True)
     print("| set | queries | arm | gains | nDCG@10 | ir_measures | largest difference of a query |")
     print("|---|---:|---|---|---:|---:|---:|")
     worst = 0.0

@@ -31,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,12 +39,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import raglab
-from raglab.canonical import canonical_json, digest
 from raglab.extensions.scale.large_index import LargeSize, build_large, open_large
 from raglab.models import identifier_of, load_encoder
 from raglab.retrieval.dense import StoredKind, distances, index_bytes
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
-from raglab.store.files import replacing, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
@@ -89,7 +88,8 @@ def chosen_texts(n_sentences: int, data: Path) -> tuple[list[str], list[str]]:
 
 def material_folder(place: Path, sentences: list[str], questions: list[str]) -> Path:
     """Folder of the embeddings of some sentences and questions by today's encoder: another text is another name."""
-    return place / f"material-{digest(canonical_json([identifier_of(None), sentences, questions]), 16)}"
+    texts = json.dumps([identifier_of(None), sentences, questions], ensure_ascii=False, separators=(",", ":"))
+    return place / f"material-{sha256(texts.encode()).hexdigest()[:16]}"
 
 
 def make_material(folder: Path, sentences: list[str], questions: list[str]) -> Material:
@@ -97,7 +97,7 @@ def make_material(folder: Path, sentences: list[str], questions: list[str]) -> M
     path = folder / MATERIAL
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(json.dumps(questions), folder / QUESTION_FILE)
+        (folder / QUESTION_FILE).write_text(json.dumps(questions), encoding="utf-8")
         encoder = load_encoder()
         order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
         vectors = np.empty((len(sentences), encoder.dim), np.float32)
@@ -108,8 +108,10 @@ def make_material(folder: Path, sentences: list[str], questions: list[str]) -> M
         speed = len(order) / (time.process_time() - begun)
         print(f"encoder: {speed:.0f} sentences of 40 to 300 characters a second of one core")
         query_vectors = np.concatenate([encoder.sentences([text], query=True) for text in questions])
-        with replacing(path) as partial, partial.open("xb") as file:
+        partial = path.with_name(f"{path.name}.tmp")
+        with partial.open("wb") as file:
             np.savez(file, vectors=vectors, asked=query_vectors)
+        partial.replace(path)  # a run that is killed leaves no half of it
     stored = np.load(path, allow_pickle=False)
     return Material(sentences, stored["vectors"], questions, stored["asked"])
 

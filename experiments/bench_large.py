@@ -38,11 +38,8 @@ from numpy.typing import NDArray
 from synthetic import FULL, PATTERNS, random_policies, synthetic_cases, synthetic_chunks, synthetic_hits
 
 import raglab
-from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.policy import PolicyData
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
-from raglab.values import Case, Chunk, Hits, map_fields
+from raglab.values import Hits, map_fields
 
 AXIS = "l2.max_l2"  # threshold that every hit of a case can be met by: the one with most breakpoints
 WHOLE_UP_TO = 200_000  # cases that are measured in one piece too
@@ -63,7 +60,7 @@ class Size(NamedTuple):
 QUICK = Size(400, 100, 20)
 
 
-def synthetic_shards(size: Size, seed: int = 7) -> Iterator[Trace]:
+def synthetic_shards(size: Size, seed: int = 7) -> Iterator[raglab.Trace]:
     """Traces of so many cases each, over the same chunks, with hits of their own."""
     chunks = synthetic_chunks(FULL.chunks, np.random.default_rng(seed))
     for number, start in enumerate(range(0, size.cases, size.shard)):
@@ -77,10 +74,10 @@ def synthetic_shards(size: Size, seed: int = 7) -> Iterator[Trace]:
             )
             for row, case in enumerate(synthetic_cases(hits, chunks, rng))
         )
-        yield Trace(cases, chunks, ("hybrid",), hits, meta={"fingerprint": f"synthetic-{seed}-{number}"})
+        yield raglab.Trace(cases, chunks, ("hybrid",), hits, meta={"fingerprint": f"synthetic-{seed}-{number}"})
 
 
-def drawn_shards(size: Size, paths: Sequence[Path], seed: int = 7) -> Iterator[Trace]:
+def drawn_shards(size: Size, paths: Sequence[Path], seed: int = 7) -> Iterator[raglab.Trace]:
     """Traces of so many cases each, drawn from stored traces in turn, with replacement.
 
     Distances and scores of a case are scaled by factors of its own, so that all cases differ; labels, groups, sources
@@ -108,17 +105,17 @@ def drawn_shards(size: Size, paths: Sequence[Path], seed: int = 7) -> Iterator[T
             cases[row]._replace(id=f"{number}-{place}", split=SPLITS[place % len(SPLITS)])
             for place, row in enumerate(rows.tolist())
         )
-        yield Trace(drawn, chunks, ("hybrid",), own, meta={"fingerprint": f"drawn-{seed}-{number}"})
+        yield raglab.Trace(drawn, chunks, ("hybrid",), own, meta={"fingerprint": f"drawn-{seed}-{number}"})
 
 
-def joined_traces(paths: Sequence[Path]) -> tuple[list[Case], tuple[Chunk, ...], Hits, NDArray[np.int64]]:
+def joined_traces(paths: Sequence[Path]) -> tuple[list[raglab.Case], tuple[raglab.Chunk, ...], Hits, NDArray[np.int64]]:
     """Cases, chunks and hits of the first arm and depth of stored traces, one behind the other; the first case of each.
 
     Returns: the last has one number more than there are traces, that of all cases.
     """
-    traces = [Trace.load(path) for path in paths]
+    traces = [raglab.Trace.load(path) for path in paths]
     width = max(trace.hits.chunk.shape[3] for trace in traces)
-    chunks: list[Chunk] = []
+    chunks: list[raglab.Chunk] = []
     parts = []
     for number, trace in enumerate(traces):
         own = map_fields(trace.hits, lambda field: field[:, :1, :1])
@@ -150,13 +147,13 @@ def table_hash(frame: pd.DataFrame) -> str:
 def certificate(trace: Any) -> pd.DataFrame:  # noqa: ANN401 - in memory or of shards
     """Candidates of a certificate over a third of the cases, learned on another third, with the hash of its cases."""
     targets = {"hallucination_rate": 0.75, "false_refusal_rate": 0.6}  # a few candidates are tested, one is certified
-    result = raglab.certify_best(trace, Policy.from_mapping({"patterns": PATTERNS}), targets=targets)
+    result = raglab.certify_best(trace, raglab.Policy.from_mapping({"patterns": PATTERNS}), targets=targets)
     return result.table.assign(cases_hash=result.certificate.cases_hash)
 
 
 def study(trace: Any, trials: int) -> pd.DataFrame:  # noqa: ANN401 - in memory or of shards
     """Trials of a study over a third of the cases, judged on another third, with the policy that it selected."""
-    result = raglab.tune(trace, policy=Policy.from_mapping({"patterns": PATTERNS}), trials=trials)
+    result = raglab.tune(trace, policy=raglab.Policy.from_mapping({"patterns": PATTERNS}), trials=trials)
     return result.trials.assign(selected=result.policy.policy_id)
 
 
@@ -183,7 +180,7 @@ def measure(task: str, folder: Path, policies: int, kind: str, n: int) -> dict[s
     Processor time, of everything from the start of the process, is what a busy machine leaves as it is.
     """
     begun = time.perf_counter()
-    trace: Any = Trace.open(folder)
+    trace: Any = raglab.Trace.open(folder)
     if kind == "whole":
         first, *rest = trace.shards()
         trace = first.merge(*rest)
@@ -242,7 +239,7 @@ def main() -> None:
         if not (folder / "manifest.json").exists():
             begun = time.perf_counter()
             shards = drawn_shards(size, args.like) if args.like else synthetic_shards(size)
-            save_shards(shards, folder, shard=size.shard)
+            raglab.io.save_shards(shards, folder, shard=size.shard)
             print(f"wrote {size.cases:,} cases in {time.perf_counter() - begun:.1f} s", flush=True)
         stored = sum(path.stat().st_size for path in folder.glob("*.parquet"))
         print(f"{size.cases:,} cases, shards of {size.shard:,}, {stored / 2**20:,.0f} MB, {size.policies:,} policies")

@@ -17,18 +17,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.lab.certificate_checks import check_policy
-from raglab.lab.certification import Certification, certify_best, grid
+from raglab import Policy, Trace, certify_best, check_policy, fit_decision, fit_fused_gate, sweep
+from raglab.lab import always_answer, compare_gates
+from raglab.lab.certification import Certification, grid
 from raglab.lab.certified_losses import count_rates, nearest_target
-from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.gate_fitting import CHAIN, FUSED, compare_gates, fit_fused_gate
-from raglab.lab.search_space import always_answer, published_policy
+from raglab.lab.search_space import published_policy
 from raglab.metrics import TARGETS, upper_bound
-from raglab.replay import sweep
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 
 DELTA = 0.1
+CHAIN, FUSED = "published chain", "fused"  # gates of `compare_gates`
 ALONE = ("hallucination_rate",)
 LEVELS = (0.4, 0.3, 0.2, 0.1)  # hallucination rates that each way to decide is certified for
 
@@ -138,8 +135,9 @@ def coverages(sets: list[CaseSet], fused: Mapping[str, Policy]) -> None:
     print("|---|---" + "|---" * len(LEVELS) + "|")
     for case_set in sets:
         sizes = ", ".join(str(len(case_set.trace.split(name))) for name in ("tune", "certify", "report"))
-        free = count_rates(case_set.trace.split("certify"), [always_answer(case_set.policy)], ALONE)
-        set_cell = f"{case_set.name}, {sizes}; {free.k[0, 0]:g}/{free.n[0, 0]}"
+        free = sweep(case_set.trace.split("certify"), [always_answer(case_set.policy)]).iloc[0]
+        errs = f"{free['hallucination_rate_k']:g}/{free['hallucination_rate_n']:g}"
+        set_cell = f"{case_set.name}, {sizes}; {errs}"
         with tempfile.TemporaryDirectory() as folder:
             for place, (name, candidates) in enumerate(families(case_set, fused[case_set.name]).items()):
                 cells = [level(candidates, case_set.trace, alpha, Path(folder) / "looks.jsonl") for alpha in LEVELS]

@@ -29,17 +29,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from tuners import limit_depth
 
-from raglab import metrics
+from raglab import Policy, Trace, certify_best, decide, fit_decision, metrics, sweep
 from raglab.certify import certify
-from raglab.lab.certification import certify_best
-from raglab.lab.certified_losses import RISK, count_rates
-from raglab.lab.decision_fitting import FOLDS, DecisionCases, decision_cases, fit_decision, fit_model, stratified_folds
-from raglab.lab.search_space import limit_depth
+from raglab.lab.decision_fitting import FOLDS, DecisionCases, decision_cases, fit_model, stratified_folds
 from raglab.metrics import binomial_p
-from raglab.replay import decide
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import label_codes
 
 DELTA = 0.1
@@ -110,11 +105,12 @@ def learn_then_test(parts: dict[str, Scored], alpha: float, start: float | None)
 
 def by_ratio(trace: Trace, fitted: Policy, alpha: float, costs: metrics.Costs | None) -> Outcome:
     """The cheapest ratio that passes."""
-    certification = certify_best(trace, fitted, targets={RISK: alpha}, costs=costs, delta=DELTA)
+    certification = certify_best(trace, fitted, targets={"hallucination_rate": alpha}, costs=costs, delta=DELTA)
     if certification.policy is None:
         return Outcome(0, 0, 0.0, certified=False)
-    counts = count_rates(trace.split("report"), [certification.policy], [RISK])
-    return Outcome(int(counts.n[0, 0]), int(counts.k[0, 0]), float(counts.coverage[0]), certified=True)
+    rates = sweep(trace.split("report"), [certification.policy]).iloc[0]
+    answered, wrong = (int(rates[f"hallucination_rate_{part}"]) for part in ("n", "k"))
+    return Outcome(answered, wrong, float(rates["coverage"]), certified=True)
 
 
 def outcomes(trace: Trace, policy: Policy, seed: int, targets: Sequence[float]) -> Iterator[list[Outcome]]:

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sets import CRANFIELD, cranfield, cut
 
-from raglab.lab.slice_rates import FINAL, ndcg_by_case, ranked_cases
-from raglab.live.trace_building import build_trace
+from raglab import Case, Corpus, build_trace, load_cases, load_corpus
+from raglab.lab import ndcg_by_case
+from raglab.lab.slice_rates import FINAL, ranked_cases
 from raglab.model_tokens import encoder_tokens
-from raglab.store.loaders import load_cases, load_corpus
-from raglab.values import Case, Corpus, TraceData
+from raglab.values import TraceData
 
 ARMS = ("bm25", "dense", "hybrid")
 UNCUT = 10**6

@@ -19,7 +19,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.clarify_worlds import clariq, cover, sharc, stable
+from raglab import Chunk, load_corpus, tune_clarification
 from raglab.default_learner import (
+    SPLITS,
     DefaultLearner,
     Priced,
     World,
@@ -29,33 +31,29 @@ from raglab.default_learner import (
     simulate,
     world,
 )
-from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, SPLITS
+from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
 from raglab.default_learner.simulation import BASELINES, Policy
+from raglab.displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.displays.canvas import png
-from raglab.displays.default_learner import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
-from raglab.extensions.clarification.clarify_environments import SCOPES, document_world, field_scope, read_fields
+from raglab.extensions.clarification.clarify_environments import SCOPES, field_scope, read_fields
 from raglab.extensions.clarification.contents import scope
-from raglab.extensions.clarification.field_values import read_value
+from raglab.lab import document_world
 from raglab.lab.clarify_study import (
-    HUNDRED,
-    PUBLISHED,
     ClarifyStudy,
     policy_rates,
     seed_differences,
     seed_rates,
     summary,
-    tune_clarification,
 )
+from raglab.live import read_field
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import mean_interval
-from raglab.store.files import make_folder, write_bytes
-from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
-from raglab.values import Chunk
 
 BUNDLED = Path("datasets/broker")
 PACK = load_pack(BUNDLED / "pack")
-POSTERIOR = DefaultLearner("posterior")
+PUBLISHED, POSTERIOR = DefaultLearner(), DefaultLearner("posterior")
+HUNDRED = 100.0
 BEFORE = POSTERIOR._replace(prior_yes=1.0, prior_no=1.0, on_word=False)  # a flat prior, and no word needed
 REQUESTS = 200
 PARTS = ("rows", "stable", "broker", "clariq", "sharc", "sets", "speed")
@@ -78,7 +76,8 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def drawn(display: object, folder: Path | None, name: str) -> None:
     """Write a figure."""
     if folder is not None:
-        write_bytes(png(display.figure_), make_folder(folder) / f"{name}.png")  # type: ignore[attr-defined]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.png").write_bytes(png(display.figure_))  # type: ignore[attr-defined]
 
 
 def demonstration(figures: Path | None) -> None:
@@ -253,9 +252,9 @@ def empty_reads() -> None:
         chunks = documents[label.document]
         true = field_scope(label, chunks, pack=PACK)
         narrower = [value for value in SCOPES[:-1] if value != true]
-        held = read_value(label.field, scope(chunks, true, field=label.field, pack=PACK), pack=PACK)
+        held = read_field(label.field, scope(chunks, true, field=label.field, pack=PACK), pack=PACK)
         for value in narrower:
-            read = read_value(label.field, scope(chunks, value, field=label.field, pack=PACK), pack=PACK)
+            read = read_field(label.field, scope(chunks, value, field=label.field, pack=PACK), pack=PACK)
             is_wrong = held is None or (read is not None and read.value != held.value) or read is None
             wrong, empty = wrong + is_wrong, empty + (read is None)
     print(f"\nBundled labels: of {wrong} reads of a scope that does not hold the field, {empty} came back empty.")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from raglab.default_learner.simulation import World, world
+from raglab.default_learner import World, world
 from raglab.text import content_words
 from raglab.words import split_words
 

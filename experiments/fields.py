@@ -18,13 +18,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from raglab import Chunk, load_corpus
 from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.field_values import read_value
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
-from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
-from raglab.values import Chunk
 
 ROOT = Path(__file__).resolve().parents[1]
 BROKER = ROOT / "datasets" / "broker"

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from raglab.lab.slice_rates import fusion_weights, ndcg_by_case, ranking
-from raglab.store.traces import Trace
+from raglab import Trace
+from raglab.lab import fusion_weights, ndcg_by_case, ranking
 
 HALVES = 20
 

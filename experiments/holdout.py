@@ -33,6 +33,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
     os.environ[variable] = "1"
 
 import argparse
+import fcntl
 import json
 import sys
 import time
@@ -46,15 +47,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sets import hint3_trace
-from tuners import ALWAYS, FREE, TUNED, Draw, Outcome, labels_of, selected, tuned
+from tuners import ALWAYS, FREE, TUNED, Draw, Outcome, labels_of, limit_depth, selected, tuned
 
 import raglab
 from raglab import metrics
-from raglab.lab.search_space import limit_depth
-from raglab.metrics.costs import LABEL_OF_CELL, LABELS
-from raglab.store.files import locked_lines, make_folder
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 
 VERSION = 1  # of what is measured here: lines of another are measured again
 COSTS: dict[str, metrics.Costs | None] = {
@@ -75,13 +71,13 @@ class CaseSet(NamedTuple):
 
 
 @lru_cache
-def load_set(case_set: CaseSet) -> tuple[Trace, Policy]:
+def load_set(case_set: CaseSet) -> tuple[raglab.Trace, raglab.Policy]:
     """Trace and policy of a set; its policy refines no further than the trace measured."""
     if Path(case_set.path).is_dir():
         trace = hint3_trace(Path(case_set.path), *([case_set.more] if case_set.more else []))
-        return trace, limit_depth(Policy.load(), trace)
-    trace = Trace.load(case_set.path)
-    return trace, limit_depth(Policy.load(case_set.more), trace)
+        return trace, limit_depth(raglab.Policy.load(), trace)
+    trace = raglab.Trace.load(case_set.path)
+    return trace, limit_depth(raglab.Policy.load(case_set.more), trace)
 
 
 # The log --------------------------------------------------------------------------------------------------------------
@@ -125,8 +121,11 @@ def read_log(path: Path) -> dict[str, Line]:
 
 def append_line(path: Path, line: Line) -> None:
     """Add a line under the log's lock; one that a kill cut off goes first."""
-    with locked_lines(path, '{"key": ') as log:
-        log.append(line)
+    with path.open("a+b") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        log.seek(0)
+        log.truncate(log.read().rfind(b"\n") + 1)
+        log.write((json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
 def line_of(unit: Unit, outcome: Outcome, seconds: float) -> Line:
@@ -158,7 +157,7 @@ def measure(units: Sequence[Unit]) -> Iterator[Line]:
 
 def measure_all(units: Sequence[Unit], path: Path) -> list[str]:
     """Measure what the log lacks, draw by draw, and write it there; what failed, and why."""
-    make_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     before, failed = read_log(path), []
     by_draw: dict[tuple[CaseSet, Draw], list[Unit]] = {}
     for unit in units:
@@ -189,10 +188,10 @@ def figures(cells: Sequence[int], costs: metrics.Costs | None) -> dict[str, floa
     """
     counts = np.asarray(cells)
     rates = metrics.rates(metrics.rate_counts(counts), metrics.label_counts(counts))
-    right = np.arange(metrics.N_CELLS) // metrics.CELLS == LABEL_OF_CELL
+    right = counts.reshape(len(metrics.LABELS), len(metrics.LABELS), 2).trace()  # [2], decided as labelled
     return {
         **dict(zip(metrics.RATES, rates.tolist(), strict=True)),
-        "status_rate": float(counts[right].sum() / counts.sum()),
+        "status_rate": float(right.sum() / counts.sum()),
         "held_out": float(metrics.expected_cost(counts, costs)),
     }
 
@@ -409,7 +408,8 @@ def main() -> None:
             by_place.setdefault((name, size), lines)
     for case_set in args.sets:
         trace, _ = load_set(case_set)
-        counts = ", ".join(f"{n} {name}" for name, n in zip(LABELS, np.bincount(labels_of(trace)), strict=False))
+        totals = np.bincount(labels_of(trace))
+        counts = ", ".join(f"{n} {name}" for name, n in zip(metrics.LABELS, totals, strict=False))
         print(f"- {case_set.name}: {len(trace)} cases ({counts})")
     print_costs(by_place, f"new {args.deals[0]}")
     print_chain(by_place, f"new {args.deals[0]}")

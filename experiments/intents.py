@@ -19,11 +19,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from raglab import Policy, load_cases
 from raglab.decision import intent as rules
 from raglab.languages import LANGUAGES, parse_language, union
 from raglab.metrics import clopper_pearson
-from raglab.store.loaders import load_cases
-from raglab.store.policies import Policy
 
 ROOT = Path(__file__).parent.parent
 OWN = ROOT / "tests" / "data" / "intent_questions.jsonl"

@@ -30,15 +30,15 @@ import argparse
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tuners import SeenCases, seen_cases, with_splits
+from tuners import SeenCases, limit_depth, seen_cases, with_splits
 
 import raglab
 from raglab import metrics
-from raglab.canonical import digest
 from raglab.extensions.learned_signals.evidence_features import FEATURES, GROUPS
 from raglab.extensions.learned_signals.learned_signal import (
     FOLDS,
@@ -57,11 +57,8 @@ from raglab.extensions.learned_signals.score_models import (
     fit_score_model,
     grouped_folds,
 )
-from raglab.lab.search_space import limit_depth
 from raglab.metrics.intervals import percentile_interval
 from raglab.signals import NAMES, signal
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 
 RISKS = (0.3, 0.4)
 DRAWS = 2_000
@@ -72,7 +69,7 @@ Floats = NDArray[np.float64]
 class Set(NamedTuple):
     """A set: trace, name, halves; by case features, label, group and its name, signals [S, R], right if answered."""
 
-    trace: Trace
+    trace: raglab.Trace
     name: str
     halves: int
     x: Floats
@@ -87,9 +84,9 @@ def read_set(text: str) -> Set:
     """Set of an argument."""
     name, _, rest = text.partition("=")
     path, _, halves = rest.rpartition(":")
-    trace = Trace.load(path)
+    trace = raglab.Trace.load(path)
     rows, y = labelled_rows(trace, "answerable")
-    case_signals: SeenCases = seen_cases(trace, Policy.load())
+    case_signals: SeenCases = seen_cases(trace, raglab.Policy.load())
     keys = [
         next((str(trace.cases[row].extra[key]) for key in GROUP_KEYS if key in trace.cases[row].extra), "")
         for row in rows
@@ -113,7 +110,7 @@ def learning_half(case_set: Set, number: int, seed: int) -> NDArray[np.bool_]:
         rng = np.random.default_rng([seed, number])
         is_learning: NDArray[np.bool_] = grouped_folds(case_set.y, case_set.group, 2, rng) == rng.integers(2)
         return is_learning
-    return np.isin(case_set.names, sorted({*case_set.names}, key=digest)[::2])
+    return np.isin(case_set.names, sorted({*case_set.names}, key=lambda name: sha256(name.encode()).hexdigest())[::2])
 
 
 def surer(row: int, values: Floats) -> Floats:
@@ -242,7 +239,7 @@ def print_tuned(case_set: Set, seed: int, trials: int) -> None:
     signal_column = raglab.fit_signal(plain, seed=seed).with_signal(plain)
     print("\n| tuned | pass | hallucination | false refusal | coverage |\n|---|---|---|---|---|")
     for title, trace in (("without the learned signal", plain), ("with it", signal_column)):
-        study = raglab.tune(trace, policy=limit_depth(Policy.load(), trace), trials=trials, seed=seed)
+        study = raglab.tune(trace, policy=limit_depth(raglab.Policy.load(), trace), trials=trials, seed=seed)
         row = raglab.sweep(trace.split("report"), [study.policy]).iloc[0]
         names = ("pass_rate", "hallucination_rate", "false_refusal_rate", "coverage")
         print(f"| {title} | {' | '.join(f'{row[name]:.3f}' for name in names)} |")

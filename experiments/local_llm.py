@@ -14,9 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from raglab.answering.client import Completion, TokenScore
-from raglab.answering.local_model import LocalModel
-from raglab.values import ModelUnavailableError
+from raglab import LocalModel, ModelUnavailableError
 
 ROOT = Path(__file__).resolve().parents[1]
 FETCHED = ROOT / "out" / "local_llm" / "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -86,8 +84,13 @@ class Handler(BaseHTTPRequestHandler):
         choice: dict[str, Any] = {"index": 0, "finish_reason": completion.finish}
         choice["message"] = {"role": "assistant", "content": completion.text}
         if body.get("logprobs"):
-            choice["logprobs"] = {"content": [token_row(token) for token in completion.tokens]}
-        return {"object": "chat.completion", "model": "local", "choices": [choice], "usage": usage(completion)}
+            content = []
+            for token in completion.tokens:
+                alternatives = [{"token": text, "logprob": value} for text, value in token.top]
+                content.append({"token": token.token, "logprob": token.logprob, "top_logprobs": alternatives})
+            choice["logprobs"] = {"content": content}
+        usage = {"prompt_tokens": completion.prompt_tokens, "completion_tokens": completion.completion_tokens}
+        return {"object": "chat.completion", "model": "local", "choices": [choice], "usage": usage}
 
     def echo(self, body: dict[str, Any]) -> dict[str, Any]:
         """Log-probabilities of a prompt's tokens, each at its own."""
@@ -101,17 +104,6 @@ class Handler(BaseHTTPRequestHandler):
         offsets = [sum(map(len, tokens[:place])) for place in range(len(tokens))]
         logprobs = {"tokens": tokens, "text_offset": offsets, "token_logprobs": values}
         return {"object": "text_completion", "choices": [{"index": 0, "text": body["prompt"], "logprobs": logprobs}]}
-
-
-def token_row(token: TokenScore) -> dict[str, Any]:
-    """A token as such servers state it."""
-    top = [{"token": text, "logprob": value} for text, value in token.top]
-    return {"token": token.token, "logprob": token.logprob, "top_logprobs": top}
-
-
-def usage(completion: Completion) -> dict[str, int | None]:
-    """Tokens as such servers state them."""
-    return {"prompt_tokens": completion.prompt_tokens, "completion_tokens": completion.completion_tokens}
 
 
 def main() -> None:

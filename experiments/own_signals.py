@@ -41,11 +41,6 @@ from tqdm import tqdm
 from tuners import TUNED, Draw, seen_cases, tuned, with_splits
 
 import raglab
-from raglab.lab.certificate_checks import check_policy
-from raglab.lab.certification import certify_best, grid
-from raglab.store.files import make_folder
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 
 VERSION = 2  # of what is measured here: lines of another are measured again
 AUROC = 0.95
@@ -55,7 +50,7 @@ LEVELS = (0.4, 0.3, 0.2, 0.1)  # hallucination rates to certify
 DELTA = 0.1
 
 
-def drawn_signal(trace: Trace, right: NDArray[np.bool_], seed: int, *, noise: bool = False) -> Trace:
+def drawn_signal(trace: raglab.Trace, right: NDArray[np.bool_], seed: int, *, noise: bool = False) -> raglab.Trace:
     """Trace with a signal of its own that tells right-if-answered from wrong, or nothing.
 
     Args:
@@ -73,7 +68,7 @@ def right_cases(case_set: CaseSet) -> NDArray[np.bool_]:
     return seen_cases(*load_set(case_set)).right
 
 
-def signal_trace(case_set: CaseSet, kind: str, seed: int) -> Trace:
+def signal_trace(case_set: CaseSet, kind: str, seed: int) -> raglab.Trace:
     """Trace of a set with a signal of a kind."""
     trace, _ = load_set(case_set)
     return trace if kind == "none" else drawn_signal(trace, right_cases(case_set), seed, noise=kind == "noise")
@@ -110,7 +105,7 @@ def measure(unit: Unit) -> dict[str, Any]:
 
 def measure_all(units: Sequence[Unit], path: Path, jobs: int) -> None:
     """Measure what the log lacks and write it there."""
-    make_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     known = read_log(path)
     lacking = [unit for unit in units if unit_key(unit) not in known]
     with ProcessPoolExecutor(jobs) as pool, tqdm(total=len(lacking), unit="study", disable=not lacking) as bar:
@@ -169,16 +164,14 @@ def print_areas(case_set: CaseSet, draws: int) -> None:
     print(f"- best built-in signal: {best.idxmax()} {best.max():.3f}")
 
 
-def certified(trace: Trace, policy: Policy, alpha: float) -> str:
+def certified(trace: raglab.Trace, policy: raglab.Policy, alpha: float) -> str:
     """Coverage that the decision by expected cost certifies at a hallucination rate, and what split report says."""
     start = raglab.fit_decision(trace, policy)
-    offered = grid(trace.split("tune"), start)
-    targets = {"hallucination_rate": alpha}
-    certification = certify_best(trace, offered, targets=targets, delta=DELTA, again=True)
+    certification = raglab.certify_best(trace, start, targets={"hallucination_rate": alpha}, delta=DELTA, again=True)
     certificate, first = certification.certificate, certification.certificate.promises[0]
     if certification.policy is None:
         return f"no ({first.k:g}/{first.n})"
-    again = check_policy(trace.split("report"), certification.policy)
+    again = raglab.check_policy(trace.split("report"), certification.policy)
     k, n = (int(again.table[column].iloc[0]) for column in ("k", "n"))
     return f"**{certificate.coverage:.3f}**, {first.k:g}/{first.n}; report {again.coverage:.3f}, {k}/{n}"
 

@@ -19,13 +19,11 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from raglab import Chunk, load_corpus
 from raglab.extensions.clarification.contents import FEATURES, page_features
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
-from raglab.store.files import write_text
-from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
-from raglab.values import Chunk
 
 ROOT = Path(__file__).resolve().parents[1]
 BROKER = ROOT / "datasets" / "broker"
@@ -101,7 +99,7 @@ def main() -> None:
         {"page_kind": {"terms": pack.page_kind.terms, "model": model}}, sort_keys=False, allow_unicode=True, width=120
     )
     if Path(args.pack).is_dir():
-        write_text(HEAD + rows, Path(args.pack) / OUT.name)
+        (Path(args.pack) / OUT.name).write_text(HEAD + rows, encoding="utf-8")
     else:
         print(rows)
     low, high = model["interval_95"]

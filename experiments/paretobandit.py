@@ -21,15 +21,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from raglab.bandit import Bandit, Ledger, State, Table, learned_ledger, learned_state
-from raglab.bandit.budget import Budget, frontier
-from raglab.bandit.plans import MIXTURE, compare_plans
-from raglab.bandit.priced_policy import fit_priced_policy, play_paced
-from raglab.bandit.ridge import ridge_strength
-from raglab.bandit.simulation import run
-from raglab.bandit.text_context import text_features
-from raglab.lab.bandit_study import tune_bandit
+from raglab import tune_bandit
+from raglab.bandit import (
+    Bandit,
+    Budget,
+    Ledger,
+    State,
+    Table,
+    compare_plans,
+    fit_priced_policy,
+    frontier,
+    learned_ledger,
+    learned_state,
+    play_paced,
+    ridge_strength,
+    run,
+    text_features,
+)
 
+MIXTURE = "best fixed mixture"  # row of `compare_plans`
 BUDGETS = (1e-4, 2.3e-4, 4e-4, 6.6e-4)  # dollars a question
 SHUFFLES, LOGS = 100, 5
 COLD, UNIFORM, MEASURED = "cold", "from a uniform log of validation", "from all arms of validation"

@@ -17,13 +17,8 @@ from pathlib import Path
 import numpy as np
 from sets import PLATFORMS, hint3_frame
 
-from raglab import calibration, metrics
-from raglab.lab.certification import certify_best
-from raglab.lab.search_space import always_answer
-from raglab.replay import decide, sweep
-from raglab.store.frames import trace_from_frame
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
+from raglab import Policy, Trace, calibration, certify_best, decide, metrics, sweep, trace_from_frame
+from raglab.lab import always_answer
 from raglab.values import Status
 
 SIGNALS = {"node_score": {"higher": "surer", "unit": "probability", "source": "HINT3"}}

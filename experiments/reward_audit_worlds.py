@@ -24,10 +24,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from raglab.bandit import Bandit, Table
-from raglab.bandit.simulation import run
-from raglab.lab.reward_audit import RewardAudit, audit_table
-from raglab.lab.reward_simulation import BEST, END, HARMS, HELPS, LEAST, LEVEL, UNIFORM
+from raglab import audit_rewards
+from raglab.bandit import Bandit, Table, run
 from raglab.reward import RewardWeights, reward, threshold
 
 Array = NDArray[np.float64]
@@ -38,6 +36,11 @@ ARMS = ("nor", "oner", "ircot")
 SETS = ("nq", "squad", "trivia", "hotpotqa")
 SCALES = (0.0, 0.1, 0.4, 1.0, 2.0, 4.0)  # seconds a step
 WEIGHTS = RewardWeights(margin=0.0, diversity=0.0, cache=0.0)  # latency and consistency alone, as published
+
+UNIFORM, BEST = "uniform", "best fixed arm"
+HELPS, HARMS, LEVEL = "helps", "harms", "not told apart"
+END = 0.2  # share of the rounds, the last ones, in which the audit judges a learner
+LEAST = 0.005  # of the range of the values: the audit takes a smaller difference for none
 
 
 class World(NamedTuple):
@@ -155,10 +158,15 @@ def long_simulation(world: Table, bandit: Bandit, seed: int) -> Truth:
     return Truth(float(each.mean()), float(means.mean()), float(means.max()), error)
 
 
-def compared(audit: RewardAudit, truth: Truth) -> dict[str, Any]:
+def concordance(correlations: pd.DataFrame) -> float:
+    """Concordance of the reward with the value."""
+    return float(correlations["concordance"].iloc[-1])
+
+
+def compared(simulation: pd.DataFrame, truth: Truth) -> dict[str, Any]:
     """What the audit says and what is true, against a uniform choice and the best fixed arm."""
-    rows = {str(row["policy"]): row for row in audit.simulation.to_dict("records")}
-    cells: dict[str, Any] = {"concordance": float(audit.correlations["concordance"].iloc[-1])}
+    rows = {str(row["policy"]): row for row in simulation.to_dict("records")}
+    cells: dict[str, Any] = {}
     for policy, name in ((UNIFORM, "uniform"), (BEST, "best")):
         row, gain = rows[policy], truth.gain(policy)
         holds = row["difference_low"] <= gain <= row["difference_high"]
@@ -182,10 +190,11 @@ def world_row(number: int) -> dict[str, Any]:
     """Audit of a table of a world beside the truth."""
     world, n, bandit = world_of(number), SIZES[number % len(SIZES)], Bandit()
     table = table_of(*world.draw(np.random.default_rng([31, number]), n))
-    audit = audit_table(table, bandit=bandit, n_boot=50)
+    audit = audit_rewards(table, bandit=bandit, n_boot=50)
     fresh = table_of(*world.draw(np.random.default_rng([32, number]), FRESH))
     truth = long_simulation(fresh, bandit, 1000 + number)
-    return {"world": number, "kind": world.kind, "n": n} | compared(audit, truth)
+    row = {"world": number, "kind": world.kind, "n": n, "concordance": concordance(audit.correlations)}
+    return row | compared(audit.simulation, truth)
 
 
 def summary(rows: pd.DataFrame) -> None:
@@ -270,9 +279,9 @@ def latency_scales(folder: Path) -> None:
         rewards = np.asarray(reward(measured | {"latency_ratio": data.steps * seconds / 8.0}, WEIGHTS))
         for bandit in (Bandit(), Bandit(threshold=threshold(rewards, "median"))):
             table = table_of(data.value, rewards)
-            audit = audit_table(table, bandit=bandit)
+            audit = audit_rewards(table, bandit=bandit)
             truth = long_simulation(table, bandit, 1000)
-            cells = compared(audit, truth)
+            cells = compared(audit.simulation, truth)
             learner = audit.simulation.iloc[0]
             successes = " / ".join(f"{share:.2f}" for share in audit.arms["success_share"])
             # On one half of the questions the audit, on the other half the truth.
@@ -280,13 +289,14 @@ def latency_scales(folder: Path) -> None:
             for audited, fresh in (halves, halves[::-1]):
                 part, rest = (table_of(data.value[rows], rewards[rows]) for rows in (audited, fresh))
                 held = long_simulation(rest, bandit, 2000)
-                crossed.append(compared(audit_table(part, bandit=bandit, n_boot=200), held)["uniform_agrees"])
+                audited_part = audit_rewards(part, bandit=bandit, n_boot=200)
+                crossed.append(compared(audited_part.simulation, held)["uniform_agrees"])
             ends = f"{learner['value']:.3f} ({learner['value_low']:.3f} to {learner['value_high']:.3f})"
             known = f"{truth.learner:.3f}; uniform {truth.uniform:.3f}, best {truth.best:.3f}"
             verdicts = ", ".join(cells[f"{name}_verdict"] for name in ("uniform", "best"))
             row = (
                 f"{seconds:g}", f"{bandit.threshold:.3f}", f"{ends} {verdicts}",
-                f"{cells['concordance']:.3f}", successes, known,
+                f"{concordance(audit.correlations):.3f}", successes, known,
                 f"{cells['uniform_agrees']}, {cells['best_agrees']}", ", ".join(map(str, crossed)),
             )  # fmt: skip
             print("| " + " | ".join(row) + " |", flush=True)

@@ -29,7 +29,7 @@ from raglab.certify import fixed_sequence
 from raglab.expected_cost import CLASSES, action_costs, expected_costs, least_cost
 from raglab.lab.certified_losses import RISK, RateCounts, counted_losses, pilot_order
 from raglab.lab.decision_fitting import DecisionCases, fit_model, stratified_folds
-from raglab.metrics.costs import DISTINCT_CELL
+from raglab.metrics import DISTINCT_CELL
 from raglab.signals import NAMES, signal
 from raglab.values import Status
 

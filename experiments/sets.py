@@ -23,19 +23,17 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from raglab.model_tokens import encoder_tokens
-from raglab.store.chunking import OVERLAP, TokenLimit, cut_long_chunks
-from raglab.store.files import make_folder, write_lines, write_text
-from raglab.store.frames import trace_from_frame
-from raglab.store.loaders import load_cases, save_cases, save_corpus
-from raglab.store.traces import Trace
-from raglab.values import SOURCE_GRADES, Case, Chunk, Corpus, source_grades
+from raglab import Case, Chunk, Corpus, Trace, load_cases, load_corpus, trace_from_frame
+from raglab.io import save_cases, save_corpus
+from raglab.values import SOURCE_GRADES, source_grades
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,21 +100,24 @@ def cranfield(folder: Path) -> tuple[Corpus, tuple[Case, ...]]:
     return Corpus("cranfield", tuple(chunks)), tuple(cases)
 
 
-def cut(corpus: Corpus, *, max_tokens: int = 256, overlap: int = OVERLAP) -> Corpus:
+def cut(corpus: Corpus, *, max_tokens: int = 256, overlap: int = 32) -> Corpus:
     """Documents that the bundled encoder does not read whole in pieces, as `load_corpus` cuts those of BEIR's form."""
-    limit = TokenLimit(encoder_tokens().count, max_tokens, overlap)
-    return corpus._replace(chunks=tuple(chunk for _, chunk in cut_long_chunks(corpus.chunks, limit)))
+    with tempfile.TemporaryDirectory() as folder:
+        save_beir(corpus, (), Path(folder))
+        return corpus._replace(chunks=load_corpus(folder, max_tokens=max_tokens, overlap=overlap).chunks)
 
 
 def save_beir(corpus: Corpus, cases: Sequence[Case], out: Path) -> None:
     """Write documents, queries and their grades in BEIR's form, where a document may have no text."""
-    make_folder(out / "qrels")
+    (out / "qrels").mkdir(parents=True, exist_ok=True)
     documents = ({"_id": chunk.chunk_id, "title": chunk.section_path, "text": chunk.text} for chunk in corpus.chunks)
-    write_lines(documents, out / "corpus.jsonl")
-    write_lines(({"_id": case.id, "text": case.query} for case in cases), out / "queries.jsonl")
+    queries = ({"_id": case.id, "text": case.query} for case in cases)
+    for name, records in (("corpus", documents), ("queries", queries)):
+        lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
+        (out / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
     graded = [(case.id, source, f"{grade:g}") for case in cases for source, grade in source_grades(case).items()]
     rows = ["\t".join(row) + "\n" for row in [("query-id", "corpus-id", "score"), *graded]]
-    write_text("".join(rows), out / "qrels" / "test.tsv")
+    (out / "qrels" / "test.tsv").write_text("".join(rows), encoding="utf-8")
 
 
 def _numbered(topics: Sequence[tuple[str, str]], judged: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -195,7 +196,7 @@ def main() -> None:
     else:
         published = load_cases(options.source)
         corpus, cases = corpus_of(published), tuple(held_out_queries(published))
-        make_folder(options.out)
+        options.out.mkdir(parents=True, exist_ok=True)
         save_corpus(corpus, options.out / "corpus.jsonl")
         save_cases(cases, options.out / "cases.jsonl")
     print(f"{options.out}: {len({chunk.source for chunk in corpus.chunks})} documents, {len(corpus.chunks)} chunks")

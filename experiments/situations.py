@@ -34,12 +34,8 @@ from typing import Any, NamedTuple
 import raglab
 from raglab.default_learner import OTHER, ClarificationDefault
 from raglab.extensions.clarification.language_words import plain as plain_terms
-from raglab.live.response import Response
-from raglab.live.system import System
 from raglab.metrics import clopper_pearson
-from raglab.store.policies import Policy
 from raglab.text import content_words
-from raglab.values import Case, Corpus
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -78,9 +74,9 @@ class Outcome(NamedTuple):
     """
 
     situation: Situation
-    first: Response
-    last: Response
-    later: Response
+    first: raglab.live.Response
+    last: raglab.live.Response
+    later: raglab.live.Response
     misread: str
     learned: tuple[ClarificationDefault, ...]
     marks: Mapping[str, bool]
@@ -117,7 +113,7 @@ def reading_words(text: str) -> frozenset[str]:
     return frozenset(word for word in words if len(words) == 1 or word not in ("page", "pages"))
 
 
-def offers(response: Response, wanted: str) -> bool:
+def offers(response: raglab.live.Response, wanted: str) -> bool:
     """Whether a response asks, and the reading that is wanted is among what it offers or proposes.
 
     A reading is offered where half of the words of either name are the other's too, leaving out what all options share.
@@ -133,7 +129,7 @@ def offers(response: Response, wanted: str) -> bool:
     return any(len(meant & words) >= HALF * min(len(meant), len(words)) for words in named if meant)
 
 
-def judge(response: Response, need: Need, pages: Mapping[str, str]) -> tuple[bool, bool]:
+def judge(response: raglab.live.Response, need: Need, pages: Mapping[str, str]) -> tuple[bool, bool]:
     """Whether a response answers by its text, and by its source."""
     ok = response["status"] == "ok"
     is_stated = ok and any(holds(str(response["answer"]), text) for text in need.answer)
@@ -141,7 +137,7 @@ def judge(response: Response, need: Need, pages: Mapping[str, str]) -> tuple[boo
     return is_stated, ok and any(holds(pages[page], text) for page in cited for text in need.answer)
 
 
-def pages_of(corpus: Corpus) -> dict[str, str]:
+def pages_of(corpus: raglab.Corpus) -> dict[str, str]:
     """Text of each page, under `file#page`."""
     pages: dict[str, str] = {}
     for chunk in corpus.chunks:
@@ -156,10 +152,10 @@ class Desk:
       system: that clarifies. folder: for the logs.
     """
 
-    def __init__(self, system: System, folder: Path) -> None:
+    def __init__(self, system: raglab.System, folder: Path) -> None:
         self.system, self.folder, self._logs = system, folder, count()
 
-    def fresh(self) -> System:
+    def fresh(self) -> raglab.System:
         """The system with an empty log."""
         if self.system.clarifier is None or self.system.audit is None:
             msg = "a system must clarify, got one that does not; open it with clarify=True."
@@ -193,7 +189,7 @@ class Desk:
         )
         return Outcome(situation, first, last, later, misread, learned, dict(zip(RATES, values, strict=True)))
 
-    def confirm(self, case: Case) -> tuple[Response, Response | str] | None:
+    def confirm(self, case: raglab.Case) -> tuple[raglab.live.Response, raglab.live.Response | str] | None:
         """Ask a case of the documents it names, or else of those that could answer it, and say yes.
 
         Returns: the question, and what followed, or why there was nothing to agree to; None where nothing was asked.
@@ -210,7 +206,7 @@ class Desk:
             return first, str(error)
 
 
-def ending(response: Response) -> str:
+def ending(response: raglab.live.Response) -> str:
     """What a response came to, in a few words, with the gate where it refuses."""
     if response["status"] == "refuse":
         failed = [check.gate for check in response.record.checks if not check.passes]
@@ -238,7 +234,7 @@ def causes(outcome: Outcome) -> Iterator[str]:
         yield "a week later: " + _wrong(outcome.later)
 
 
-def _wrong(response: Response) -> str:
+def _wrong(response: raglab.live.Response) -> str:
     return "wrong answer" if response["status"] == "ok" else ending(response)
 
 
@@ -271,7 +267,7 @@ def _values(outcomes: Iterable[Outcome], name: str) -> list[str]:
     return sorted({getattr(outcome.situation, name) for outcome in outcomes})
 
 
-def response_line(response: Response, misread: str = "") -> str:
+def response_line(response: raglab.live.Response, misread: str = "") -> str:
     """A response in a line: its status, and what was asked, refused or answered."""
     clarification = response["clarification"]
     if misread:
@@ -305,7 +301,7 @@ def listing(outcome: Outcome) -> Iterator[str]:
     yield "    " + ", ".join(f"{name} {'yes' if marks[name] else 'NO'}" for name in RATES)
 
 
-def bundled(desk: Desk, cases: Sequence[Case], most: int, *, list_all: bool) -> Iterator[str]:
+def bundled(desk: Desk, cases: Sequence[raglab.Case], most: int, *, list_all: bool) -> Iterator[str]:
     """Lines on the first ambiguous cases that are asked back, each confirmed by yes."""
     ends: Counter[str] = Counter()
     lines: list[str] = []
@@ -330,15 +326,15 @@ def bundled(desk: Desk, cases: Sequence[Case], most: int, *, list_all: bool) -> 
     yield from lines if list_all else ()
 
 
-def policy_of(folder: Path, policy: Path | None, pack: Path | None) -> Policy:
+def policy_of(folder: Path, policy: Path | None, pack: Path | None) -> raglab.Policy:
     """Policy that is named, else that of the set, else the published one; with the pack that is named or the set's."""
     own = folder / "policy.yaml"
-    chosen = Policy.load(policy or (own if own.is_file() else None))
+    chosen = raglab.Policy.load(policy or (own if own.is_file() else None))
     words = pack or (folder / "pack" if policy is None and not own.is_file() and (folder / "pack").is_dir() else None)
     return chosen if words is None else chosen.replace("pack", str(words.resolve()))
 
 
-def open_desk(corpus: Corpus, policy: Policy, place: Path) -> Desk:
+def open_desk(corpus: raglab.Corpus, policy: raglab.Policy, place: Path) -> Desk:
     """A system over a corpus, indexed anew in a folder."""
     raglab.build_index(corpus, place / "index", policy=policy)
     return Desk(raglab.System.open(place / "index", policy=policy, clarify=True, cache=False), place)

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from raglab.default_learner import DefaultLearner, World, request_outcomes, world
-from raglab.metrics.intervals import mean_interval
 
 BODY, COVER = {"1": 1.0, "toc": 0.0}, {"1": 0.0, "toc": 1.0}
 MISTAKES = (0.0, 0.05, 0.2)
@@ -75,10 +75,12 @@ def lines(*, seeds: int, users: int, jobs: int) -> Iterator[str]:
             for rule in ("source", "evidence"):
                 learner = DefaultLearner(confidence, split=rule)  # type: ignore[arg-type]
                 values = prices(price_world, learner, seeds=seeds, users=users, jobs=jobs)
-                low, high = mean_interval(values, 0.95)
+                means = values.mean(axis=0)
+                reach = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values, axis=0)
+                low, high = np.maximum(means - reach, 0.0), means + reach
                 cells = [
-                    "–" if np.isnan(mean) else f"{mean:.{digits}f} ({max(bottom, 0.0):.{digits}f} to {top:.{digits}f})"
-                    for mean, bottom, top, digits in zip(values.mean(axis=0), low, high, (1, 2, 3, 3, 3), strict=True)
+                    "–" if np.isnan(mean) else f"{mean:.{digits}f} ({bottom:.{digits}f} to {top:.{digits}f})"
+                    for mean, bottom, top, digits in zip(means, low, high, (1, 2, 3, 3, 3), strict=True)
                 ]
                 yield f"| {name} | {confidence} | {rule} | " + " | ".join(cells) + " |"
 

@@ -324,9 +324,9 @@ def writer(name: str, place: str, journal: Path, until: float) -> Callable[[], N
     """Rows of the audit log and of the bandit's, as a question makes them, until a moment."""
 
     def work() -> None:
-        from raglab.audit.log import AuditLog
+        from raglab import AuditLog
         from raglab.bandit import Bandit
-        from raglab.live.online_bandit import Online
+        from raglab.live import Online
         from raglab.policy import PolicyData
         from raglab.reward import RewardWeights
 
@@ -361,7 +361,7 @@ def writer(name: str, place: str, journal: Path, until: float) -> Callable[[], N
 
 def judge_log(place: str, journal: Path, damage: Damage) -> None:
     """Hold a log against what was acknowledged, and against itself."""
-    from raglab.audit.log import AuditLog
+    from raglab import AuditLog
     from raglab.live.settings import BanditSettings
     from raglab.store.database import Database
     from raglab.store.log_tables import (  # fmt: skip
@@ -456,7 +456,7 @@ def log_killed(name: str, places: Places, folder: Path, kills: int, drawn: np.ra
 
 def usable(place: str, request: str, journal: Path) -> bool:
     """Whether a log takes a request within a few seconds."""
-    from raglab.audit.log import AuditLog
+    from raglab import AuditLog
     from raglab.policy import PolicyData
 
     start, log = time.monotonic(), AuditLog(place)

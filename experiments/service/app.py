@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import re
 import signal
 import socket
 import sys
@@ -39,11 +40,11 @@ from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import raglab
-from raglab.characters import is_unicode
 
 SIGNALS = {"node_score": {"higher": "surer", "unit": "probability"}}
 COLUMNS = ("case_id", "query", "hit_id", "text", "source", "page", "node_score")
 HEAVY = ("torch", "transformers", "matplotlib", "mlflow", "sklearn", "scipy")
+HALF_PAIR = re.compile(r"[\ud800-\udfff]")  # of a surrogate pair, which is no character
 HOST = "127.0.0.1"  # this machine only; in front of other machines stands a proxy with passwords and TLS
 STARTING_S = 60.0  # longest that a process takes to load raglab and the policy
 
@@ -154,7 +155,7 @@ def broken_value(name: str, value: object) -> str:
     longest = LIMITS.question_characters if name == "query" else LIMITS.text_characters
     if isinstance(value, dict | list):
         return f"{name} must be a text, a number or null, got {type(value).__name__}"
-    if isinstance(value, str) and not is_unicode(value):
+    if isinstance(value, str) and HALF_PAIR.search(value):
         return f"{name} must be of whole characters, got half of a surrogate pair; send UTF-8"
     if isinstance(value, str) and len(value) > longest:
         return f"{name} must have at most {longest:,} characters, got {len(value):,}; shorten it"

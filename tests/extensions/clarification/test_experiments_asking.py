@@ -142,7 +142,7 @@ def test_a_set_of_tables_end_to_end(script: Any, tmp_path: Path, monkeypatch: py
     assert not outcomes["case", "c1"].asks
     assert [outcomes["reply", name].votes for name in ("r1", "r2", "r3", "r5")] == [False, False, True, False]
     assert not any(row.wrong for row in outcomes.values() if row.part == "reply")
-    script.write_lines((row._asdict() for row in outcomes.values()), tmp_path / "run.jsonl")
+    script.write_outcomes(outcomes.values(), tmp_path / "run.jsonl")
     assert script.read_outcomes(tmp_path / "run.jsonl") == list(outcomes.values())
     assert "deposit" not in (tmp_path / "run.jsonl").read_text(encoding="utf-8")
 

@@ -91,7 +91,7 @@ def test_two_situations_run_end_to_end(script: Any, tmp_path: Path, monkeypatch:
     files = {name for one in situations for need in (one.first, one.again) for name in need.documents}
     chunks = tuple(one for one in raglab.load_corpus(BROKER).chunks if one.file_name in files)
     corpus = Corpus("some", chunks)
-    desk = script.open_desk(corpus, script.Policy.from_mapping(POLICY), tmp_path)
+    desk = script.open_desk(corpus, raglab.Policy.from_mapping(POLICY), tmp_path)
     outcomes = [desk.meet(one, script.pages_of(corpus)) for one in situations]
     assert [(one.situation.id, *script.causes(one)) for one in outcomes] == [(name,) for name in sorted(wanted)]
     assert all(all(one.marks.values()) for one in outcomes)

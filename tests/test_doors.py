@@ -1,0 +1,170 @@
+"""What a researcher imports: notebooks, guides and experiments take names from the public doors and the algebra."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import raglab
+from raglab.extension_points import PublicName, listed_names
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOM = Path(raglab.__file__).parent
+STUBS = {
+    "raglab": "__init__.pyi",
+    "raglab.displays": "displays/__init__.pyi",
+    "raglab.io": "io.pyi",
+    "raglab.lab": "lab/__init__.pyi",
+    "raglab.live": "live/__init__.pyi",
+}
+DOORS: dict[str, dict[str, PublicName]] = {
+    door: listed_names((ROOM / stub).read_text(encoding="utf-8")) for door, stub in STUBS.items()
+}
+DOORS["raglab.sklearn"] = {"PolicyClassifier": PublicName("sklearn", None)}
+# Modules of the algebra: those that `raglab` lists, and those that docs/public_names.md names beside them.
+ALGEBRA = {f"raglab.{name}" for name, place in DOORS["raglab"].items() if not place.module} - {*DOORS} | {
+    f"raglab.{name}" for name in ("fusion", "policy", "replay", "signals", "values")
+}
+# Experiments that measure what no door offers, with what that is.
+EXCEPTIONS = {
+    "answers.py": "measures the extractive answers without a system around them",
+    "asking.py": "counts the gaps that the parser sees in questions of other sets",
+    "bandit_inference.py": "measures the intervals, with streams of chance of its own",
+    "bench_index.py": "measures the indexes themselves",
+    "certificates.py": "declares families of candidates and looks for the nearest target itself",
+    "certified_coverage.py": "fits the decision model on folds of its own",
+    "chunking.py": "counts the tokens that the encoder does not read",
+    "clarify.py": "measures the parts of the clarification study and the reading of fields",
+    "clarify_worlds.py": "makes worlds of words, split as the replies are",
+    "fields.py": "measures the reading of fields without a system around it",
+    "intents.py": "measures the intent rules themselves",
+    "learned.py": "measures the recipes of learned signals one by one",
+    "llm_adapters.py": "measures each adapter of a model alone",
+    "numerals.py": "measures the reading of numerals itself",
+    "page_kind.py": "trains the classifier of first pages that the packs hold",
+    "selection_validity.py": "simulates selection and certification on drawn signals",
+    "situations.py": "compares words as the replies are read",
+    "strata.py": "measures the evidence of a split itself",
+    "stress.py": "holds the tables of a log against what was acknowledged",
+    "support.py": "measures the support scores themselves",
+    "transfer.py": "tests policies again that hold no certificate",
+    "tuners.py": "repeats the selection of `raglab.tune` under several costs at once",
+}
+
+
+def code_of(path: Path) -> str:
+    """Its code; the code cells of a notebook, or the Python blocks of a page, one after the other."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        return text
+    if path.suffix == ".md":
+        return "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
+    return "\n".join(line for line in lines if not line.startswith("%"))  # magics of IPython
+
+
+def used_names(code: str) -> Iterator[tuple[str, str]]:
+    """Module and name of what the code takes from raglab, by an import or as an attribute."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "raglab":
+            yield from ((str(node.module), alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (
+                (module, name)
+                for module, dot, name in (alias.name.rpartition(".") for alias in node.names)
+                if module.split(".")[0] == "raglab"
+            )
+        elif isinstance(node, ast.Attribute):
+            module = ast.unparse(node.value)
+            if module in {*DOORS, *ALGEBRA}:
+                yield module, node.attr
+
+
+def door_of(module: str, name: str) -> str | None:
+    """The door, or the package of the algebra, that lists what a module defines; None where there is none."""
+    package = module.rpartition(".")[0]
+    if module in DOORS:
+        return None
+    if package in ALGEBRA and is_public(package, name):
+        return package
+    listed = ((door, names[name]) for door, names in DOORS.items() if name in names)
+    return next((door for door, place in listed if f"raglab.{place.module}" == module), None)
+
+
+def is_public(module: str, name: str) -> bool:
+    """Whether a door or a module of the algebra offers a name."""
+    if module in DOORS:
+        return name in DOORS[module] or f"{module}.{name}" in {*DOORS, *ALGEBRA} or name.startswith("__")
+    if module not in ALGEBRA or name.startswith("_"):
+        return False
+    offered = importlib.import_module(module)
+    return name in getattr(offered, "__all__", dir(offered))
+
+
+def internals(code: str) -> list[str]:
+    """Names that the code takes from where no researcher looks."""
+    return sorted({f"{module}.{name}" for module, name in used_names(code) if not is_public(module, name)})
+
+
+def passed_by(code: str) -> list[str]:
+    """Names that a door lists but the code takes from elsewhere."""
+    doors = {(module, name): door_of(module, name) for module, name in used_names(code)}
+    return sorted(f"{module}.{name}, which is {door}.{name}" for (module, name), door in doors.items() if door)
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "notebooks").glob("*.ipynb"))]
+SCRIPTS = sorted((ROOT / "experiments").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", [*PAGES, *SCRIPTS], ids=lambda path: path.name)
+def test_a_public_name_is_taken_from_its_door(path: Path) -> None:
+    """Whatever else the code takes."""
+    assert passed_by(code_of(path)) == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_pages_need_the_doors_alone(path: Path) -> None:
+    """Without exception."""
+    assert internals(code_of(path)) == []
+
+
+def test_experiments_need_internals_only_where_it_is_stated() -> None:
+    """An exception that is no longer needed is taken off the list."""
+    names = {str(path.relative_to(ROOT / "experiments")): internals(code_of(path)) for path in SCRIPTS}
+    assert {file: taken for file, taken in names.items() if taken and file not in EXCEPTIONS} == {}
+    assert [file for file in EXCEPTIONS if not names.get(file)] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("from raglab import Trace, replay, lab", []),
+        ("from raglab.metrics import auroc", []),
+        ("from raglab.metrics.intervals import mean_interval", ["raglab.metrics.intervals.mean_interval"]),
+        ("from raglab.metrics import np", ["raglab.metrics.np"]),
+        ("from raglab.sklearn import fit_model", ["raglab.sklearn.fit_model"]),
+        ("import raglab.store.files", ["raglab.store.files"]),
+        ("import raglab\nraglab.lab.ranking(trace)\nraglab.lab.study", ["raglab.lab.study"]),
+        ("def work():\n    from raglab.cli import app", ["raglab.cli.app"]),
+    ],
+)
+def test_the_test_finds_internals(code: str, expected: list[str]) -> None:
+    """Imports at any depth, and attributes."""
+    assert internals(code) == expected
+
+
+def test_the_test_finds_names_that_have_a_door() -> None:
+    """Defined in an internal module or in one of the algebra."""
+    code = "from raglab.store.traces import Trace\nfrom raglab.values import Case, Status\n"
+    assert passed_by(code + "from raglab.bandit.simulation import kernel, run") == [
+        "raglab.bandit.simulation.run, which is raglab.bandit.run",
+        "raglab.store.traces.Trace, which is raglab.Trace",
+        "raglab.values.Case, which is raglab.Case",
+    ]
