@@ -536,7 +536,7 @@ class TestAsk:
         assert (system.online, said["arm"], said.record.propensity) == (None, "hybrid", None)
         assert said["arm_reason"].startswith("bandit off, router: simple question")
         assert not Path("index/bandit.sqlite").exists()
-        with pytest.raises(ValueError, match="the bandit is switched off"):
+        with pytest.raises(ValueError, match=r"RAGLAB_BANDIT_ENABLED .*arm=.bandit"):
             feedback("r", up=True, system=system)
 
     def test_switched_on(self, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -636,7 +636,12 @@ class Online:
             raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
         self._catch_up()
         with self.log.writing() as log:
-            choice = request_row(log, request_id, CHOICES, "choice")
+            choice = log.row(CHOICES, request_id=request_id)
+            if choice is None:
+                rule = "request_id must be that of a choice in the log, of an arm that the bandit chose"
+                remedy = 'copy it from the response, and open the system by raglab.System.open(folder, arm="bandit")'
+                msg = f"{rule}, got {request_id!r:.80}; {remedy}."
+                raise ValueError(msg)
             self._noted(log)
             now, last = self._now(log)
             known = log.row(THUMBS, request_id=request_id)

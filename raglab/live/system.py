@@ -321,6 +321,7 @@ class System:
             raise ValueError(msg)
 
     @classmethod
+    @takes(folder="index folder", policy="policy or path")
     def open(
         cls,
         folder: str | Path,
@@ -383,7 +384,8 @@ class System:
             `raglab/extensions/clarification`.
           ValueError: clarify without the log, another pack than that of the index or of what its log has learned, or a
             signal in the policy that neither raglab nor a function measures; two functions of one name.
-          TypeError: what is no signal function among signals.
+          TypeError: a folder or policy of another kind, an unknown argument, or what is no signal function among
+            signals.
         """
         from raglab.live.settings import AnswerSettings, BanditSettings, ClarifySettings
 
