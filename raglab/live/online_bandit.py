@@ -470,6 +470,10 @@ class Online:
         initial_state(self.setup)  # settings out of range stop here
         reward_with_thumb(dict.fromkeys(COMPONENTS, 0.0), None, weights)
 
+    def __repr__(self) -> str:
+        arms = ", ".join(self.arms)
+        return f"{type(self).__name__}({self.setup.bandit.algorithm!r} over {arms!r}, log {self.log.shown!r})"
+
     @property
     def arms(self) -> tuple[str, ...]:
         """Names of the arms, [A]."""
