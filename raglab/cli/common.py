@@ -62,8 +62,8 @@ TargetOptions = Annotated[
     typer.Option(
         "--target",
         "-t",
-        help="rate=highest, such as over_ask_rate=0.1 (of coverage and pass_rate the lowest); repeat for several; none "
-        "where not given.",
+        help="rate=highest, such as over_ask_rate=0.1; rate=lowest of coverage and pass_rate. Repeatable. "
+        "Default: none.",
     ),
 ]
 Download = Annotated[
@@ -90,7 +90,7 @@ TextEncoding = Annotated[
     str | None,
     typer.Option(
         "--encoding",
-        help="Encoding of texts, pages and CSV or TSV tables, such as cp1252. In a folder: of files that are not UTF-8.",
+        help="Encoding of texts, pages and CSV or TSV tables, such as cp1252. In a folder: of files not in UTF-8.",
     ),
 ]
 
