@@ -155,8 +155,8 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("table", "cases"): "they are cases already: use them as they are",
     ("table", "corpus"): "it is a corpus already: use it as it is",
     ("table", "chunks"): "make a corpus of them: raglab.Corpus(name, chunks)",
-    ("text", "response"): 'give its id: said["request_id"]',
-    ("text", "mapping"): 'give the id of a response: said["request_id"]',
+    ("text", "response"): 'give its id: response["request_id"]',
+    ("text", "mapping"): 'give the id of a response: response["request_id"]',
     ("log", "system"): "give its log: system.audit",
     (
         "log",

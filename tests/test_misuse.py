@@ -237,9 +237,9 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     (
         "reply",
         lambda door, _: door.reply(type("Response", (), {})(), "yes", system=SYSTEM),
-        r"request_id must be a text, got a response; give its id: said\[\"request_id\"\]",
+        r"request_id must be a text, got a response; give its id: response\[\"request_id\"\]",
     ),
-    ("reply", lambda door, _: door.reply({}, "yes", system=SYSTEM), r"got a mapping; .*said\[\"request_id\"\]"),
+    ("reply", lambda door, _: door.reply({}, "yes", system=SYSTEM), r"got a mapping; .*response\[\"request_id\"\]"),
     ("feedback", lambda door, _: door.feedback("r1", True, lab=SYSTEM), "did you mean system"),
     ("buttons", lambda door, trace: door.buttons(trace, system=SYSTEM), "got a trace; ask first: raglab.ask"),
     ("buttons", lambda door, _: door.buttons({}, lab=SYSTEM), "did you mean system"),
