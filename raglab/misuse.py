@@ -7,7 +7,7 @@ passes, since what a function can work with is for the function to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
@@ -23,7 +23,7 @@ Kind = Literal[
     "policy or policies", "named policies", "measured",
     "trace", "traces", "policy", "policies", "corpus", "cases", "frame", "path", "table", "text", "numbers", "signals",
     "decisions", "log", "log or path", "system", "system or path", "world", "response",
-    "baseline", "reward table", "trace or table",
+    "baseline", "reward table", "trace or table", "index folder", "policy or path", "policy file", "direction", "unit",
 ]  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,6 +88,11 @@ _SINGULAR = {
     "baseline": "a baseline",
     "reward table": "a table of rewards",
     "trace or table": "a trace or a table of rewards",
+    "index folder": "the folder of an index",
+    "policy or path": "a policy or the path of its file",
+    "policy file": "the path of a YAML file",
+    "direction": "'surer' or 'ask'",
+    "unit": "the unit of a signal",
 }
 _ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is meant; the function looks into them
     "cases": frozenset({"list"}),
@@ -102,6 +107,11 @@ _ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is
     "system or path": frozenset({"system", "path"}),
     "response": frozenset({"mapping"}),
     "trace or table": frozenset({"trace", "reward table"}),
+    "index folder": frozenset({"path"}),
+    "policy or path": frozenset({"policy", "path"}),
+    "policy file": frozenset({"path"}),
+    "direction": frozenset({"path"}),  # a text, which the function reads
+    "unit": frozenset({"path"}),
 }
 _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; {} is the value
     ("trace", "path"): "open it first: a folder of shards by raglab.Trace.open, a file by raglab.Trace.load({})",
@@ -145,8 +155,8 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("table", "cases"): "they are cases already: use them as they are",
     ("table", "corpus"): "it is a corpus already: use it as it is",
     ("table", "chunks"): "make a corpus of them: raglab.Corpus(name, chunks)",
-    ("text", "response"): 'give its id: said["request_id"]',
-    ("text", "mapping"): 'give the id of a response: said["request_id"]',
+    ("text", "response"): 'give its id: response["request_id"]',
+    ("text", "mapping"): 'give the id of a response: response["request_id"]',
     ("log", "system"): "give its log: system.audit",
     (
         "log",
@@ -156,6 +166,14 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("system", "path"): "open it first: raglab.System.open({})",
     ("baseline", "path"): "load it first: raglab.store.baselines.Baseline.load({})",
     ("system", "log"): "give the system that keeps it: raglab.System.open(folder)",
+    ("index folder", "corpus"): "index it first: raglab.build_index(corpus, 'out/index'), and open that folder",
+    ("index folder", "system"): "it is open already: use it as it is",
+    ("index folder", "policy"): "give the policy by name: policy=policy",
+    ("policy or path", "mapping"): "make a policy of it: raglab.Policy.from_mapping(mapping)",
+    ("policy or path", "result"): "give its .policy",
+    ("policy file", "mapping"): "make a policy of it: raglab.Policy.from_mapping(mapping)",
+    ("policy file", "policy"): "it is loaded already: use it as it is",
+    ("policy file", "result"): "give its .policy",
 }
 _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing nearer is known
     "trace": "build one by raglab.build_trace(corpus, cases), or load one by raglab.Trace.load(path)",
@@ -182,6 +200,11 @@ _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing ne
     "baseline": "make one by raglab.lab.baseline.baseline_of(trace, policy)",
     "reward table": "make one by raglab.bandit.Table.from_frame(frame), a column an arm",
     "trace or table": "make a trace by raglab.build_trace(corpus, cases), or a table by raglab.bandit.Table.from_frame",
+    "index folder": "make one by raglab.build_index(corpus, 'out/index'), and name that folder",
+    "policy or path": "load one by raglab.Policy.load(path), or leave it out for the published one",
+    "policy file": "name the file, such as 'policy.yaml', or leave it out for the published policy",
+    "direction": "write higher='surer' where more of it speaks for an answer, higher='ask' for asking back",
+    "unit": "write unit='probability', another of raglab.signals.UNITS, or any words",
 }
 
 
@@ -208,7 +231,11 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
         # What can be known of the function is worked out once: `checked` runs at every call.
-        parameters = signature(function).parameters
+        # The first parameter of a method is none that its caller writes.
+        every = signature(function).parameters
+        owner = next((name for name in every if name in {"self", "cls"}), "")
+        parameters = {name: parameter for name, parameter in every.items() if name != owner}
+        n_own, door = 1 if owner else 0, _door(function)
         wanted: dict[str, Kind] = {name: "trace" if kind == "measured" else kind for name, kind in kinds.items()}
         call = _on_plain_traces(function) if {"trace", "trace or table"} & set(kinds.values()) else function
         by_position = [
@@ -220,29 +247,56 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
             for name, kind in wanted.items()
         ]
         known = parameters.keys()
+        required = _required(parameters)
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             # The words of Python name no remedy, so the usual mistakes are caught before the call.
-            if len(args) > len(by_position):
-                raise TypeError(_position_message(function.__name__, by_position, parameters, len(args)))
+            if len(args) - n_own > len(by_position):
+                raise TypeError(_position_message(door, by_position, parameters, len(args) - n_own))
             if kwargs and not kwargs.keys() <= known:
                 unknown = next(name for name in kwargs if name not in known)
                 if not is_open or unknown in OTHER_NAMES or unknown in WORKERS:
-                    raise TypeError(_keyword_message(function.__name__, unknown, [*known], is_open=is_open))
+                    raise TypeError(_keyword_message(door, unknown, [*known], is_open=is_open))
             for name, place, kind, default in places:
                 # A value of the right class passes by one look at it, since nearly every value is right.
-                value = args[place] if 0 <= place < len(args) else kwargs.get(name, default)
+                index = place + n_own
+                value = args[index] if place >= 0 and index < len(args) else kwargs.get(name, default)
                 if isinstance(value, _RIGHT.get(kind, ())) or (value is default and default is not _ABSENT):
                     continue
                 if value is _ABSENT or not _fits(kind_of(value), kind):
-                    values = {**dict(zip(by_position, args, strict=False)), **kwargs}
-                    raise TypeError(_kind_message(function.__name__, name, values, wanted))
+                    values = {**dict(zip(by_position, args[n_own:], strict=False)), **kwargs}
+                    raise TypeError(_kind_message(door, name, values, wanted))
+            if len(args) - n_own + len(kwargs) < len(required):
+                _check_present(door, required, kwargs.keys() | set(by_position[: len(args) - n_own]))
             return call(*args, **kwargs)
 
         return checked
 
     return mark
+
+
+def _required(parameters: Mapping[str, Parameter]) -> list[str]:
+    """Arguments without a default."""
+    open_kinds = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
+    return [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is _ABSENT and parameter.kind not in open_kinds
+    ]
+
+
+def _check_present(door: str, required: Sequence[str], stated: Collection[str]) -> None:
+    """Stop where a required argument is not stated."""
+    absent = [name for name in required if name not in stated]
+    if absent:
+        msg = f"{door} needs {', '.join(required)}, got no {' and no '.join(absent)}; see help({door})."
+        raise TypeError(msg)
+
+
+def _door(function: Callable[..., Any]) -> str:
+    """Name of a function as its caller writes it: with the class of a method, and the class alone of its making."""
+    return function.__qualname__.rpartition("<locals>.")[2].removesuffix(".__init__").removesuffix(".__new__")
 
 
 def _on_plain_traces(function: Callable[P, R]) -> Callable[P, R]:

@@ -279,6 +279,10 @@ class Pack(_Part):
     page_kind: PageKinds
     wording: Mapping[str, Wording]
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.fields)} fields, {len(self.roles)} roles, wording in {', '.join(self.wording) or 'none'}"
+        return f"{type(self).__name__}({self.name!r}: {sizes})"
+
     def __hash__(self) -> int:
         """By content, so that what is read from a text may be kept by pack."""
         return hash(self.digest)

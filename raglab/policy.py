@@ -269,7 +269,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
           ValueError: an unknown key, a value out of range or a bad pattern; names key, value and rule.
         """
         if stated is not None and not isinstance(stated, Mapping):
-            msg = f"{where}: a policy must be a mapping of sections, got {type(stated).__name__}; see `raglab policy`."
+            rule = f"{where}: a policy must be a mapping of sections, got {type(stated).__name__}"
+            msg = f"{rule}; write section: {{key: value}}, as `raglab policy` prints one."
             raise ValueError(msg)
         rows = _merge_sections(_published_defaults(), stated or {})
         return _validate_section(lambda: cls.model_validate(rows), where)

@@ -349,6 +349,11 @@ class ModelSection(_Section):
     structure: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
     fitted_on: StrictStr | None = None
 
+    def __repr__(self) -> str:
+        names = ", ".join(self.parts)
+        shown = names if len(names) <= 200 else f"{names[:200]}…"
+        return f"{type(self).__name__}({len(self.parts)} signals: {shown})"
+
     @field_validator("parts")
     @classmethod
     def _known(cls, parts: dict[str, PartSection]) -> dict[str, PartSection]:

@@ -273,6 +273,13 @@ def unit_of(unit: str | Unit) -> Unit:
     return UNITS.get(unit, Unit(unit, -ANY, ANY))
 
 
+REMEDIES = {  # of declarations that are none
+    "higher": "surer is where more of it speaks for an answer, ask where it speaks for asking back",
+    "stage": "it is measured from the query alone, from its hits, or from the answer",
+    "missing": "a case without a value is stopped by its gate, or passes it",
+}
+
+
 def own_signal(
     name: str,
     *,
@@ -306,7 +313,8 @@ def own_signal(
         ("missing", missing, get_args(Missing)),
     ):
         if not isinstance(value, str) or value not in allowed:
-            msg = f"{what} of signal {check_name(name)} must be one of {', '.join(allowed)}, got {str(value)[:80]!r}."
+            rule = f"{what} of signal {check_name(name)} must be one of {', '.join(allowed)}"
+            msg = f"{rule}, got {str(value)[:80]!r}; {REMEDIES[what]}."
             raise ValueError(msg)
     # Both appear in tables and messages, which have room for one short line.
     for what, text in (("source", source), ("version", version)):

@@ -180,7 +180,7 @@ def test_what_is_swapped_or_misspelt_is_told() -> None:
     with pytest.raises(ValueError, match=r"^run takes a policy and a world in this order, .*; swap them\.$"):
         run(BAD, Bandit("ucb1"), rounds=3, replications=2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"got 'linucb'; did you mean lin_ucb\? Choose one of them\.$"):
-        run(Bandit("linucb"), table(), rounds=3, replications=2)
+        Bandit("linucb")
 
 
 def test_more_replications_begin_as_fewer() -> None:

@@ -98,4 +98,4 @@ def test_audit_of_an_empty_log(tmp_path: Path) -> None:
     """Says that there is nothing."""
     with AuditLog(tmp_path / "audit.sqlite").log.writing():
         pass
-    assert "no request so far" in run("audit", "--log", str(tmp_path)).output
+    assert "no request yet" in run("audit", "--log", str(tmp_path)).output

@@ -68,7 +68,7 @@ def test_no_sentence_is_left_over() -> None:
     made = {f"{{number}} {noun}{end}" for noun in COUNTED for end in ("", "s")} | {
         f"best {what} {{best}}, lead {{lead}}" for what in ("signature", "anchor")
     }
-    told = {"the answer says that it has none: {said}", "nothing is left of the answer without: {named}"}
+    told = {"the answer says that it has none: {sentence}", "nothing is left of the answer without: {named}"}
     told |= {"the answer nests marks deeper than {levels} levels"}
     told |= {"signal {name} could not be measured ({cause}): it counts as missing"}  # made where no language is known
     assert {text for text in TEXTS["fr"] if text not in texts | made | told} == set()

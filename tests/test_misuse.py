@@ -237,9 +237,9 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     (
         "reply",
         lambda door, _: door.reply(type("Response", (), {})(), "yes", system=SYSTEM),
-        r"request_id must be a text, got a response; give its id: said\[\"request_id\"\]",
+        r"request_id must be a text, got a response; give its id: response\[\"request_id\"\]",
     ),
-    ("reply", lambda door, _: door.reply({}, "yes", system=SYSTEM), r"got a mapping; .*said\[\"request_id\"\]"),
+    ("reply", lambda door, _: door.reply({}, "yes", system=SYSTEM), r"got a mapping; .*response\[\"request_id\"\]"),
     ("feedback", lambda door, _: door.feedback("r1", True, lab=SYSTEM), "did you mean system"),
     ("buttons", lambda door, trace: door.buttons(trace, system=SYSTEM), "got a trace; ask first: raglab.ask"),
     ("buttons", lambda door, _: door.buttons({}, lab=SYSTEM), "did you mean system"),
@@ -264,6 +264,24 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ("decide", lambda door, trace: door.decide(trace, SYSTEM), r"got a System; give its \.policy"),
     ("sweep", lambda door, trace: door.sweep(trace, [{}]), "got a list of dict; .*from_mapping"),
     ("compare", lambda door, trace: door.compare(trace, POLICY, None), "b must be a policy, got None"),
+    ("System.open", lambda door, _: door.System.open(3), r"folder .*got 3; .*raglab\.build_index"),
+    ("System.open", lambda door, _: door.System.open(), r"folder .*got nothing; .*raglab\.build_index"),
+    ("System.open", lambda door, _: door.System.open(CORPUS), r"got a corpus; .*raglab\.build_index"),
+    ("System.open", lambda door, _: door.System.open("a", policy=3), r"policy .*got 3; .*Policy\.load"),
+    ("System.open", lambda door, _: door.System.open("a", strategy="hybrid"), "did you mean arm"),
+    ("Policy.load", lambda door, _: door.Policy.load(3), "got 3; .*policy.yaml"),
+    ("Policy.load", lambda door, _: door.Policy.load({}), r"got a mapping; .*Policy\.from_mapping"),
+    ("Policy.load", lambda door, _: door.Policy.load(POLICY), "got a policy; it is loaded"),
+    ("Trace.with_signal", lambda _, trace: trace.with_signal("j", [1.0]), "higher .*got nothing; .*surer.*ask"),
+    (
+        "Trace.with_signal",
+        lambda _, trace: trace.with_signal("j", [1.0], higher="surer"),
+        r"unit .*got nothing; .*raglab\.signals\.UNITS",
+    ),
+    ("Trace.with_signal", lambda _, trace: trace.with_signal("j", higher="ask", unit="share"), "got no values"),
+    ("Trace.with_signal", lambda _, trace: trace.with_signal("j", [1.0], higer="ask", unit="x"), "did you mean higher"),
+    ("PolicyClassifier", lambda door, _: door.sklearn.PolicyClassifier(treshold={}), "did you mean thresholds"),
+    ("PolicyClassifier", lambda door, _: door.sklearn.PolicyClassifier({}), "takes nothing by position"),
 ]
 
 

@@ -170,3 +170,52 @@ class TestSources:
         """A frame with texts has the very cases of one with tuples."""
         texts = frame.assign(expect_sources=frame["expect_sources"].str[0])
         assert raglab.trace_from_frame(texts).cases == raglab.trace_from_frame(frame).cases
+
+
+USER_HITS = pd.DataFrame(
+    [("the excess?", "a", 0.9, "ok"), ("the excess?", "b", 0.6, "ok"), ("Who won?", "b", 0.1, "refuse")],
+    columns=["frage", "chunk", "sim", "gold"],
+)
+MAP = {"query": "frage", "hit_id": "chunk", "score": "sim", "label": "gold"}
+
+
+def test_columns_maps_our_names_to_those_of_the_frame(tmp_path: Path) -> None:
+    """The trace is that of the renamed frame, says what was mapped, and joins traces of frames with our names."""
+    mapped = raglab.trace_from_frame(USER_HITS, columns=MAP, score="cosine")
+    ours = raglab.trace_from_frame(
+        USER_HITS.rename(columns={name: field for field, name in MAP.items()}), score="cosine"
+    )
+    assert mapped.meta["fingerprint"] == ours.meta["fingerprint"]
+    assert mapped.meta["columns"] == MAP
+    assert "columns={'query': 'frage'" in mapped.meta["command"]
+    mapped.save(tmp_path / "trace.parquet")
+    assert raglab.Trace.load(tmp_path / "trace.parquet").meta["columns"] == MAP
+    first, second = mapped.subset([0]), ours.subset([1])
+    assert [case.id for case in first.merge(second).cases] == [case.id for case in ours.cases]
+    policy = raglab.Policy.from_mapping({"confidence": {"enabled": False}})
+    unlabelled = {field: name for field, name in MAP.items() if field != "label"}
+    decided = raglab.decide_frame(USER_HITS.drop(columns="gold"), policy, columns=unlabelled, score="cosine")
+    assert decided["status"].tolist() == ["ok", "refuse"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "parts"),
+    [
+        ({**MAP, "query": "fragen"}, ("fragen", "3 of 4", "only")),
+        ({name: field for field, name in MAP.items()}, ("swap them", "'query': 'frage'")),
+        ({**MAP, "vraag": "frage"}, ("vraag", "ours first")),
+        (["frage"], ("columns", '{"query": "question"}')),
+        ({"query": "frage", "score": "sim"}, ("hit_id", '"query": "frage"', '"hit_id": "chunk"')),
+    ],
+)
+def test_a_map_that_does_not_fit_the_frame_is_answered(columns: Any, parts: tuple[str, ...]) -> None:
+    """With the count of names that are there, and the map that would fit."""
+    with pytest.raises(raglab.InputError) as error:
+        raglab.trace_from_frame(USER_HITS, columns=columns, score="cosine")
+    assert all(part in str(error.value) for part in parts)
+
+
+def test_a_mapped_column_beside_one_of_our_name_is_refused() -> None:
+    """Nothing is passed over in silence."""
+    with pytest.raises(raglab.InputError, match="query must be one column, got frage and query"):
+        raglab.trace_from_frame(USER_HITS.assign(query="q"), columns=MAP, score="cosine")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import raglab
 from decided import random_costs, random_model
 from labelled import labelled
 from laws_of_cost import check_case, check_flip, check_steps
@@ -210,7 +211,7 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
         (pd.Series({"q0": 0.1, "q9": 0.2}), "the trace's cases, got 1 others, such as 'q9'; index it by case id"),
         (pd.Series([0.1, 0.2, 0.3]), "got 3 others, such as '0'"),
         (pd.Series([0.1, 0.2], index=["q1", "q1"]), "each case once, got 'q1' 2 times"),
-        (pd.DataFrame({"a": [0.1], "b": [0.2]}, index=["q0"]), "one column, got 2 columns"),
+        (pd.DataFrame({"a": [0.1], "b": [0.2]}, index=["q0"]), "one column, got a DataFrame"),
     ],
 )
 def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:
@@ -461,3 +462,20 @@ def test_a_report_shows_what_a_model_makes_of_it(judged: Trace, tmp_path: Path) 
         part, {"defaults": Policy.load(), "tuned": fit_decision(judged, Policy.load())}, out=tmp_path / "report.html"
     )
     assert "your own" in place.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ({"q1": 0.1}, ("got a dict", "pandas.Series(values)")),
+        ({0.1, 0.2}, ("got a set", "trace.cases")),
+        (None, ("got nothing", "trace.cases")),
+        (iter([0.1]), ("got a list_iterator", "trace.cases")),
+    ],
+)
+def test_values_without_an_order_are_refused(values: Any, parts: tuple[str, ...]) -> None:
+    """With what to give instead, since no case could be told from another."""
+    frame = pd.DataFrame([("q", "a", 0.5)], columns=["query", "hit_id", "score"])
+    with pytest.raises(raglab.InputError, match="array or a Series") as error:
+        raglab.trace_from_frame(frame, score="cosine").with_signal("j", values, higher="surer", unit="share")
+    assert all(part in str(error.value) for part in parts)

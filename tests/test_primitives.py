@@ -152,3 +152,12 @@ def test_the_first_block_of_the_readme_runs() -> None:
     assert printed == stated
     assert shown.stderr == ""
     assert (set(HEAVY) - {"scipy"}) & set(modules.split()) == set()
+
+
+def test_the_block_of_your_own_data_in_the_readme_runs() -> None:
+    """In a fresh process, as it stands: hits, signals and a gate of the user, and what they decide."""
+    section = README.read_text(encoding="utf-8").partition("## Bring your own\n")[2]
+    block = section.partition("```python\n")[2].partition("\n```")[0]
+    shown = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == block.rpartition("# -> ")[2]
+    assert len(shown.stdout.splitlines()) == 1

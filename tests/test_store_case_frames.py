@@ -193,7 +193,10 @@ def test_wrong_columns_are_told_together(tmp_path: Path) -> None:
     told(
         lambda: load_cases(CASES, columns={"questions": "question"}), "columns must map names among id, case_id, query"
     )
-    told(lambda: load_cases(CASES, columns={"query": "q", "id": "uid"}), "and q, uid is none, got only")
+    told(
+        lambda: load_cases(CASES, columns={"query": "q", "id": "uid"}),
+        "and q, uid is none (0 of 2 mapped columns are there), got only",
+    )
     for reversed_map in ({"question": "query", "label": "expect_status"}, {"label": "expect_status"}):
         told(lambda map_=reversed_map: load_cases(CASES, columns=map_), "swap them: columns={")  # type: ignore[misc]
     told(lambda: load_cases(CASES, columns=["query"]), "columns must map our names")  # type: ignore[arg-type]

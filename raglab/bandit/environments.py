@@ -55,6 +55,11 @@ class Table(NamedTuple):
     delay: NDArray[np.int64] | None = None  # [Q] or [Q, A]
     cost_range: tuple[float, float] | None = None
 
+    def __repr__(self) -> str:
+        rows, n_features = len(self.value), len(self.feature_names)
+        costs = f", price {self.price:g}" if self.is_charged else ""
+        return f"Table({rows:,} cases × {self.n_arms} arms {', '.join(self.arms)!r:.120}, {n_features} features{costs})"
+
     @property
     def n_arms(self) -> int:
         """How many arms it has."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import wraps
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -53,6 +54,9 @@ class Bandit(NamedTuple):
       floor: least propensity of every available arm.
       ties: how ties of scores are broken: the `lowest` arm, or a `random` one.
       history: pseudo-counts [A] added to the statistics whenever scores are made; no part of the state.
+
+    Raises:
+      ValueError: `algorithm` is the name of no learner.
     """
 
     algorithm: str = "thompson_beta"
@@ -73,6 +77,21 @@ class Bandit(NamedTuple):
         """Whether it learns from a context."""
         return self.algorithm in LEARNERS and LEARNERS[self.algorithm].linear
 
+
+def _checked(make: Callable[..., Bandit]) -> Callable[..., Bandit]:
+    """Making of a bandit that stops at a name of no learner, not only the run that uses it."""
+
+    @wraps(make)
+    def new(cls: type[Bandit], *args: Any, **settings: Any) -> Bandit:  # noqa: ANN401 - fields of any type
+        bandit = make(cls, *args, **settings)
+        if LEARNERS:  # defaults of functions are made before the table is filled
+            check_algorithm(bandit.algorithm)
+        return bandit
+
+    return new
+
+
+Bandit.__new__ = _checked(Bandit.__new__)  # type: ignore[assignment] # a NamedTuple has no room for it
 
 # Keys of files and logs for fields that are named otherwise: formats on disk stay.
 STORED_KEYS: Mapping[str, str] = {"algorithm": "policy"}
@@ -199,16 +218,25 @@ def refuse(rule: str, value: object, remedy: str) -> NoReturn:
     raise ValueError(msg)
 
 
+def check_algorithm(algorithm: str) -> None:
+    """Refuse a name of no learner.
+
+    Raises:
+      ValueError: lists the learners, and names the nearest.
+    """
+    if algorithm not in LEARNERS:
+        near = get_close_matches(str(algorithm), LEARNERS, 1)
+        remedy = f"did you mean {near[0]}? Choose one of them" if near else "choose one of them"
+        refuse(f"algorithm must be one of {', '.join(LEARNERS)}", repr(algorithm)[:80], remedy)
+
+
 def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
     """Refuse settings outside their ranges; with n_arms also a floor or a history that does not fit them.
 
     Raises:
       ValueError: the rule, the value, and what to do.
     """
-    if bandit.algorithm not in LEARNERS:
-        near = get_close_matches(str(bandit.algorithm), LEARNERS, 1)
-        remedy = f"did you mean {near[0]}? Choose one of them" if near else "choose one of them"
-        refuse(f"algorithm must be one of {', '.join(LEARNERS)}", repr(bandit.algorithm), remedy)
+    check_algorithm(bandit.algorithm)
     entry = LEARNERS[bandit.algorithm]
     if bandit.ties not in TIES:
         refuse("ties must be lowest or random", repr(bandit.ties), "choose one of them")

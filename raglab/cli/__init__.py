@@ -92,7 +92,7 @@ def _show_version(*, value: bool) -> None:
 def shared_options(
     debug: Annotated[
         bool,
-        typer.Option(DEBUG, help=f"Show the stack of what ends a command; before or after it, or {DEBUG_VARIABLE}=1."),
+        typer.Option(DEBUG, help=f"Show the stack of an error; before or after the command, or {DEBUG_VARIABLE}=1."),
     ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
@@ -119,35 +119,36 @@ def trace(
             help="Folder of Markdown, text, HTML, CSV, PDF or pictures; JSONL; CSV; SQuAD 2.0; BEIR or MT-RAG folder."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write; resumed where it was interrupted.")],
-    cases: Annotated[
-        Path | None, typer.Option("--cases", "-c", help="Labelled questions; CORPUS where not given.")
-    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write. An interrupted run continues.")],
+    cases: Annotated[Path | None, typer.Option("--cases", "-c", help="Labelled questions. Default: CORPUS.")] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option(help="field=column, such as expect_status=label, where --cases is a CSV or TSV; repeat."),
+        typer.Option(help="field=column, such as expect_status=label, for a CSV or TSV of --cases. Repeatable."),
     ] = None,
     corpus_columns: CorpusColumns = None,
     encoding: TextEncoding = None,
     cases_encoding: Annotated[
-        str | None, typer.Option(help="Of --cases where that is a CSV or TSV, such as cp1252; UTF-8 where not given.")
+        str | None, typer.Option(help="Encoding of a CSV or TSV of --cases, such as cp1252. Default: UTF-8.")
     ] = None,
     policy: PolicyPath = None,
-    arm: Annotated[list[str] | None, typer.Option(help=f"Arm: {', '.join(ARMS)}; repeat.")] = None,
+    arm: Annotated[list[str] | None, typer.Option(help=f"Arm: {', '.join(ARMS)}. Repeatable.")] = None,
     encoder: Encoder = None,
     reranker: Reranker = None,
     download: Download = False,
     index: Annotated[
-        str, typer.Option(help="flat (exact), hnsw, ivf, hnsw-sq8, ivfpq; auto is flat up to 100,000 chunks.")
+        str, typer.Option(help="flat (exact), hnsw, ivf, hnsw-sq8 or ivfpq. auto is flat up to 100,000 chunks.")
     ] = "auto",
-    index_mb: Annotated[float, typer.Option(help="Megabytes that an index of auto may take past that number.")] = 1_000,
-    fetch_k: Annotated[int, typer.Option(min=1, max=10_000, help="Hits a question.")] = 50,
-    rerank_k: Annotated[int, typer.Option(min=0, max=10_000, help="Hits that are reranked.")] = 20,
-    max_depth: Annotated[int, typer.Option(help="Refinements that are measured beyond the first try.")] = 0,
+    index_mb: Annotated[float, typer.Option(help="Megabytes that an index of auto may use above that number.")] = 1_000,
+    fetch_k: Annotated[int, typer.Option(min=1, max=10_000, help="Hits per question.")] = 50,
+    rerank_k: Annotated[int, typer.Option(min=0, max=10_000, help="Hits to rerank.")] = 20,
+    max_depth: Annotated[int, typer.Option(help="Refinements to measure after the first search.")] = 0,
     dense_weight: DenseWeight = 1.0,
     precision: Precision = "float32",
     turns: Annotated[
-        int, typer.Option(min=0, help="Earlier turns of a conversation whose words are added to its last question.")
+        int,
+        typer.Option(
+            min=0, help="Number of earlier turns of a conversation whose words are added to its last question."
+        ),
     ] = 0,
     follow_links: FollowLinks = False,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
@@ -220,7 +221,9 @@ def _say_weight(weights: FusionWeights) -> None:
 def decide(
     path: TracePath,
     policy: PolicyPath = None,
-    case: Annotated[str | None, typer.Option(help="Explain this one case: every gate, and what would flip it.")] = None,
+    case: Annotated[
+        str | None, typer.Option(help="Explain this case: every gate, and the smallest change that flips it.")
+    ] = None,
     arm: Arm = None,
     split: Split = None,
     strict: Annotated[
@@ -301,7 +304,7 @@ def _explain_case(
         say(f"{'correct' if row['correct'] else 'not correct'}: {row['why']}")
     say("")
     say(table_text(checks[["gate", "rule", "margin", "passes", "text"]]))
-    say("\nthe smallest change of one threshold that would flip it:\n" + table_text(near))
+    say("\nthe smallest change of one threshold that flips it:\n" + table_text(near))
 
 
 def _exit_on_failed_contracts(decisions: Decisions, *, as_json: bool) -> None:
@@ -325,7 +328,7 @@ def _exit_on_failed_contracts(decisions: Decisions, *, as_json: bool) -> None:
 @app.command(epilog="Example: raglab sweep out/broker.parquet --path similarity.min_similarity")
 def sweep(
     path: TraceOrFolder,
-    policies: Annotated[list[Path] | None, typer.Argument(help="Policies to compare, a row each.")] = None,
+    policies: Annotated[list[Path] | None, typer.Argument(help="Policies to compare, one row each.")] = None,
     threshold: Annotated[
         str | None, typer.Option("--path", help="Sweep this threshold exactly, such as l2.max_l2.")
     ] = None,
@@ -368,30 +371,32 @@ def tune(
     path: TraceOrFolder,
     policy: PolicyPath = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for policy, report and the study, which goes on there.")
+        Path, typer.Option("--out", "-o", help="Folder for policy, report and study. A study that is there continues.")
     ] = Path("out/tune"),
     rule: Annotated[
         Literal["expected_cost", "chain"],
-        typer.Option(help="What competes with the free policies: a fitted decision, or the published chain, tuned."),
+        typer.Option(help="What competes with the simple policies: a fitted decision, or the published chain, tuned."),
     ] = "expected_cost",
     candidate: Annotated[
         list[str] | None,
-        typer.Option(help="What competes as well: 'one threshold', chain, 'expected cost', or a policy file. Repeat."),
+        typer.Option(
+            help="A further candidate: 'one threshold', chain, 'expected cost', or a policy file. Repeatable."
+        ),
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Of the cross-fit of every candidate.")] = 5,
-    repeats: Annotated[int, typer.Option(min=1, help="Deals of the cases into folds.")] = 4,
+    folds: Annotated[int, typer.Option(min=2, help="Folds in which every candidate is cross-fitted.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="How often the cases are dealt into folds.")] = 4,
     trials: Trials = 1000,
     cost: CostOptions = None,
     target: TargetOptions = None,
-    sampler: Annotated[Sampler, typer.Option(help="Of Optuna.")] = "nsga2",
+    sampler: Annotated[Sampler, typer.Option(help="Sampler of Optuna.")] = "nsga2",
     seed: Seed = 0,
     arm: Arm = None,
     storage: Annotated[
         str | None,
-        typer.Option(help="Where trials are kept: a folder, or the URL of a database; in --out where not given."),
+        typer.Option(help="Place of the trials: a folder, or the URL of a database. Default: in --out."),
     ] = None,
     study_name: Annotated[
-        str | None, typer.Option(help="Of the study in the storage; made of corpus and settings where not given.")
+        str | None, typer.Option(help="Name of the study in the storage. Default: made from corpus and settings.")
     ] = None,
     worker: Annotated[
         bool,
@@ -439,7 +444,7 @@ def tune(
         )
         show(did._asdict(), as_json=as_json)
         idle = "--out, --mlruns and --track are of that command"
-        say(f"no result is written here: the same command without --worker makes it; {idle}.", err=True)
+        say(f"no result is written here. The same command without --worker makes it; {idle}.", err=True)
         return
     result = tuned(
         of,
@@ -467,13 +472,11 @@ def report(
     policy: PolicyPath = None,
     incumbent: Annotated[
         Path | None,
-        typer.Option(
-            help="Policy to compare with; the published thresholds with the policy's patterns where not given."
-        ),
+        typer.Option(help="Policy to compare with. Default: the published thresholds with the policy's patterns."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write; PNG figures go beside it.")] = Path(
-        "out/report.html"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="HTML page to write. PNG figures are written next to it.")
+    ] = Path("out/report.html"),
     arm: Arm = None,
     split: Split = None,
     cost: CostOptions = None,
@@ -499,7 +502,7 @@ def report(
 
 @app.command(epilog="Example: raglab policy -p datasets/broker/policy.yaml")
 def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
-    """Print a policy whole, with its id: what it states and the published defaults for the rest."""
+    """Print a whole policy with its id. What it does not state has the published defaults."""
     import yaml
 
     shown = load_policy(path)
@@ -510,7 +513,7 @@ def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
         say(f"# policy_id {shown.policy_id}\n" + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120))
 
 
-@app.command(epilog="Run it from a clone of the project; it needs datasets/broker.")
+@app.command(epilog="Run it in a clone of the project. It needs datasets/broker.")
 def demo(
     data: Annotated[Path, typer.Option(help="The bundled set.")] = Path("datasets/broker"),
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for trace, policy and report.")] = Path("out/broker"),

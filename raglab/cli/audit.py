@@ -18,18 +18,18 @@ MOST_FINDINGS = 100  # that are printed
 
 AuditLogPlace = Annotated[
     str | None,
-    typer.Option("--log", "-l", help="Index, or its audit log: a file or a URL; RAGLAB_AUDIT_LOG where not given."),
+    typer.Option("--log", "-l", help="Index, or its audit log: a file or a URL. Default: RAGLAB_AUDIT_LOG."),
 ]
 
 
 def explain(
-    request: Annotated[str, typer.Argument(help="Id of the request, as the response named it.")],
+    request: Annotated[str, typer.Argument(help="Id of the request, as its response names it.")],
     log: AuditLogPlace = None,
     as_json: AsJson = False,
 ) -> None:
-    """How an answer came about, rebuilt from the audit log alone; exit code 1 where the log does not add up.
+    """Explain an answer from the audit log alone. Exit code 1: the log is inconsistent.
 
-    Its events are held against the log's hash chain; exit code 5 where all adds up, and they are not as written.
+    Its events are checked against the hash chain of the log. Exit code 5: the log is consistent, but was altered.
     """
     from raglab.audit.explanation import explain_request as explained
 
@@ -52,23 +52,23 @@ def audit(
     forget: Annotated[
         str | None,
         typer.Option(
-            help="Blank questions and answers before a day such as 2026-01-31; `old`: before RAGLAB_AUDIT_KEEP_DAYS. "
+            help="Blank questions and answers before a day such as 2026-01-31. `old`: before RAGLAB_AUDIT_KEEP_DAYS. "
             "Decisions and votes stay."
         ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Hold the log, and the bandit's beside it, against the hash chain.")
+        bool, typer.Option("--verify", help="Check the log, and the bandit's log next to it, against the hash chain.")
     ] = False,
     head: Annotated[
-        bool, typer.Option("--head", help="Print number and digest of the last event, to be kept elsewhere.")
+        bool, typer.Option("--head", help="Print number and digest of the last event. Keep them elsewhere.")
     ] = False,
     head_was: Annotated[
         list[str] | None,
-        typer.Option(help="Head that was kept, in quotes; --verify says whether a log still contains it. Repeat."),
+        typer.Option(help="A stored head, in quotes. --verify checks that a log still contains it. Repeatable."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What was asked, filled in and learned: counts by day, and the default table; or whether the log is intact.
+    """Print counts by day and the default table of an audit log, or check the log.
 
     `sample` draws requests to be labelled, `label` reads the labels back. Exit code 5 where --verify finds that a log
     was damaged or altered, does not contain a head, or has no chain yet.
@@ -101,8 +101,8 @@ def audit(
         return
     for name, value in report.items():
         say(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
-    say(table_text(by_day) if len(by_day) else "no request so far")
-    say(f"\ndefaults\n{table_text(rows.round(3))}" if len(rows) else "\nno default so far")
+    say(table_text(by_day) if len(by_day) else "no request yet")
+    say(f"\ndefaults\n{table_text(rows.round(3))}" if len(rows) else "\nno default yet")
 
 
 def _verify_logs(log: str | None, head_texts: list[str], *, as_json: bool) -> None:
@@ -149,7 +149,7 @@ def _show_heads(log: str | None, *, as_json: bool) -> None:
         return
     for head, place in heads:
         if head is None:
-            say(f"no head yet, no event is chained: {place}", err=True)
+            say(f"no head: no event is chained yet in {place}", err=True)
         else:
             say(f"{head} {place}")
 
@@ -171,15 +171,15 @@ def _day(text: str) -> datetime:
 
 def sample(
     ctx: typer.Context,
-    out: Annotated[Path, typer.Argument(help="File to label: CSV, or JSON lines where it ends in .jsonl.")],
+    out: Annotated[Path, typer.Argument(help="File to label: CSV, or JSON lines if its name ends in .jsonl.")],
     n: Annotated[int, typer.Option("--n", "-n", min=1, max=1_000_000, help="Requests to draw.")] = 100,
-    last: Annotated[int | None, typer.Option(min=1, help="Draw from so many of the latest requests only.")] = None,
-    days: Annotated[float | None, typer.Option(min=0.0, help="Draw from the latest days only.")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Draw only from this many latest requests.")] = None,
+    days: Annotated[float | None, typer.Option(min=0.0, help="Draw only from this many latest days.")] = None,
     seed: Seed = 0,
     log: AuditLogPlace = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw requests to be labelled, by what they got: evenly over decisions and their gates, without replacement.
+    """Draw requests to label, evenly over decisions and their gates, without replacement.
 
     Each row has the request, its stratum, the probability with which it was drawn, question, answer and reason as far
     as the log keeps them, and an empty column `label`: write ok, refuse or ambiguous, whatever the request should have
@@ -194,17 +194,17 @@ def sample(
         drawn=("request_id", "size"), inclusion_probability=("inclusion_probability", "first")
     )
     show(by_stratum.reset_index() if as_json else by_stratum.reset_index().round(4), as_json=as_json)
-    say(f"wrote {out}; fill in the column label, then `raglab audit label {out}`", err=True)
+    say(f"wrote {out}; fill in the column label, then run `raglab audit label {out}`", err=True)
 
 
 def label(
     ctx: typer.Context,
     labelled: Annotated[Path, typer.Argument(help="File that `raglab audit sample` wrote, with labels filled in.")],
-    last: Annotated[int, typer.Option(min=1, help="Latest requests that the rates are of.")] = 1000,
+    last: Annotated[int, typer.Option(min=1, help="Number of latest requests for the rates.")] = 1000,
     log: AuditLogPlace = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read labels back into the log, and say what they tell: false refusals and needless questions, with intervals.
+    """Read labels into the log, and print false refusals and needless questions with intervals.
 
     All labels of a file are kept or none; those that are there already add nothing, another label for the same request
     counts from now on. Rows without a label widen the intervals, whichever they are.

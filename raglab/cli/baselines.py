@@ -31,14 +31,14 @@ BaselinePath = Annotated[
     ),
 ]
 SavedBaseline = Annotated[
-    Path | None, typer.Option("--save-baseline", help="Write the table of this policy here; never over another file.")
+    Path | None, typer.Option("--save-baseline", help="Write the table of this policy here. No file is overwritten.")
 ]
 TestedRates = Annotated[
-    list[str] | None, typer.Option("--rate", help="Rate that fails as the expected cost does; repeat for several.")
+    list[str] | None, typer.Option("--rate", help="Rate that is tested like the expected cost. Repeatable.")
 ]
 MinEffect = Annotated[
     float | None,
-    typer.Option("--min-effect", help="Loss up to which nothing fails, of a cost or rate; 0.02 where not given."),
+    typer.Option("--min-effect", help="Largest loss of a cost or rate that passes. Default: 0.02."),
 ]
 
 
@@ -142,8 +142,8 @@ def _print(now: Baseline, comparison: BaselineComparison | None, saved: Path | N
         say(
             f"policy {comparison.after} against the baseline of policy {comparison.before}: "
             f"{comparison.cases:,} paired cases, basis "
-            f"{now.basis}.\nA loss above 0 is worse now. What is tested fails above {comparison.min_effect:g} where "
-            "its 95 % interval excludes 0.\n"
+            f"{now.basis}.\nA loss above 0 is worse than the baseline. A test fails above {comparison.min_effect:g} "
+            "if its 95 % interval excludes 0.\n"
         )
         say(table_text(_readable(comparison.table)))
         if len(comparison.changed):

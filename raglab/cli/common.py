@@ -29,26 +29,24 @@ if TYPE_CHECKING:
 
 TracePath = Annotated[Path, typer.Argument(help="Trace, a Parquet file made by `raglab trace`.")]
 TraceOrFolder = Annotated[Path, typer.Argument(help="Trace, a Parquet file or a folder of shards.")]
-PolicyPath = Annotated[
-    Path | None, typer.Option("--policy", "-p", help="Policy YAML; the published defaults where not given.")
-]
-Arm = Annotated[str | None, typer.Option(help="Retrieval strategy of the trace to replay; its first where not given.")]
+PolicyPath = Annotated[Path | None, typer.Option("--policy", "-p", help="Policy YAML. Default: the published policy.")]
+Arm = Annotated[str | None, typer.Option(help="Retrieval strategy of the trace to replay. Default: the first.")]
 Split = Annotated[str | None, typer.Option(help="Only cases of this split: tune, certify or report.")]
 Sampler = Literal["nsga2", "tpe", "random"]
 Encoder = Annotated[
     str | None,
-    typer.Option(help="sentence-transformers model: folder or NAME[@REVISION]; bundled where not given."),
+    typer.Option(help="sentence-transformers model: folder or NAME[@REVISION]. Default: the bundled model."),
 ]
 Reranker = Annotated[
-    str | None, typer.Option(help="CrossEncoder: folder, NAME or NAME@REVISION; late interaction where not given.")
+    str | None, typer.Option(help="CrossEncoder: folder, NAME or NAME@REVISION. Default: late interaction.")
 ]
 DenseWeight = Annotated[
-    float, typer.Option(help="What the embeddings' list counts in the fusion; 1: as much as the keywords'.")
+    float, typer.Option(help="Weight of the embeddings in the fusion. 1 is the weight of the keywords.")
 ]
 Precision = Annotated[
     Literal["float32", "bfloat16"],
     typer.Option(
-        help="Of the encoder; bfloat16 is faster where the processor multiplies in it (avx512_bf16, amx_bf16)."
+        help="Precision of the encoder. bfloat16 is faster on processors that multiply in it (avx512_bf16, amx_bf16)."
     ),
 ]
 CostOptions = Annotated[
@@ -56,7 +54,7 @@ CostOptions = Annotated[
     typer.Option(
         "--cost",
         help="label.outcome=cost, such as refuse.answered_wrong=10; outcomes: answered_right, answered_wrong, refused, "
-        "asked (or asked_right, asked_wrong). Repeat; a failed contract costs 1 where nothing is said.",
+        "asked (or asked_right, asked_wrong). Repeatable. By default a failed contract costs 1.",
     ),
 ]
 TargetOptions = Annotated[
@@ -64,25 +62,26 @@ TargetOptions = Annotated[
     typer.Option(
         "--target",
         "-t",
-        help="rate=highest, such as over_ask_rate=0.1 (of coverage and pass_rate the lowest); repeat for several; none "
-        "where not given.",
+        help="rate=highest, such as over_ask_rate=0.1; rate=lowest of coverage and pass_rate. Repeatable. "
+        "Default: none.",
     ),
 ]
 Download = Annotated[
-    bool, typer.Option("--download", help="Fetch models from the hub where they are not on this machine.")
+    bool, typer.Option("--download", help="Fetch models from the hub if they are not on this machine.")
 ]
-Runs = Annotated[Path | None, typer.Option(help="MLflow folder; where none, MLFLOW_TRACKING_URI, else mlruns.")]
+Runs = Annotated[Path | None, typer.Option(help="MLflow folder. Default: MLFLOW_TRACKING_URI, else mlruns.")]
 TUNED = "tuned.yaml"  # of a study, in its folder
 MOST_COST = 1e9  # of a case; sums of far more leave the floats
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same result.")]
-Trials = Annotated[int, typer.Option(min=1, max=1_000_000, help="Configurations tried before the exact line search.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed. The same seed gives the same result.")]
+Trials = Annotated[int, typer.Option(min=1, max=1_000_000, help="Configurations to try before the exact line search.")]
 FollowLinks = Annotated[
     bool, typer.Option("--follow-links", help="Follow links inside the folders of documents and questions.")
 ]
 CorpusColumns = Annotated[
     list[str] | None,
     typer.Option(
-        "--corpus-columns", help="field=column, such as text=body, where CORPUS is a CSV or TSV, a row a chunk; repeat."
+        "--corpus-columns",
+        help="field=column, such as text=body, for a CORPUS in CSV or TSV, one row per chunk. Repeatable.",
     ),
 ]
 
@@ -91,7 +90,7 @@ TextEncoding = Annotated[
     str | None,
     typer.Option(
         "--encoding",
-        help="Of texts, pages and CSV or TSV tables, such as cp1252; in a folder, of those that are not UTF-8.",
+        help="Encoding of texts, pages and CSV or TSV tables, such as cp1252. In a folder: of files not in UTF-8.",
     ),
 ]
 
@@ -384,7 +383,7 @@ def _say_study(result: TuneResult, policy_contests: Sequence[PolicyContest]) -> 
         lead = f"Judged on {len(result.judged_on)} cases that the study did not see"
     else:
         say(f"nested estimate of its expected cost on new cases: {result.held_out_estimate:.3f} a case")
-        lead = f"On the {len(result.judged_on)} cases it was tuned on, where nothing that was fitted or chosen compares"
+        lead = f"In sample, on the {len(result.judged_on)} cases of the tuning: fitted policies are not comparable"
     say(f"\n{lead} (rate [95 % interval] k/n; expected cost a case):\n")
     if result.headline:
         say(f"{result.headline}.\n")

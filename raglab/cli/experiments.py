@@ -59,7 +59,8 @@ MOST_COLUMNS = ("right", "reward", "regret", "difference")
 
 def simulate(
     path: Annotated[
-        Path | None, typer.Argument(help="Trace of several arms, made by `raglab trace --arm …`; none with --means.")
+        Path | None,
+        typer.Argument(help="Trace of several arms, made by `raglab trace --arm …`. Leave it out with --means."),
     ] = None,
     policy: PolicyPath = None,
     bandit: Annotated[
@@ -67,30 +68,30 @@ def simulate(
         typer.Option(
             "--bandit",
             "-b",
-            help=f"{', '.join(LEARNERS)}; repeat; thompson_beta and ucb1 where none.",
+            help=f"{', '.join(LEARNERS)}. Repeatable. Default: thompson_beta and ucb1.",
         ),
     ] = None,
-    means: Annotated[
-        str | None, typer.Option(help="Bernoulli arms in the place of a trace, such as 0.7,0.6,0.5.")
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=1_000_000, help="Questions a replication.")] = 2000,
-    replications: Annotated[int, typer.Option(min=1, max=100_000, help="Simulations, apart in chance.")] = 100,
+    means: Annotated[str | None, typer.Option(help="Bernoulli arms instead of a trace, such as 0.7,0.6,0.5.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, max=1_000_000, help="Questions per replication.")] = 2000,
+    replications: Annotated[int, typer.Option(min=1, max=100_000, help="Independent simulations.")] = 100,
     seed: Seed = 0,
     weights: Annotated[
         str | None,
-        typer.Option(help="w1,w2,w3,w4,w5 of margin, diversity, latency, cache, consistency; or a JSON file by name."),
+        typer.Option(help="w1,w2,w3,w4,w5 of margin, diversity, latency, cache, consistency. Or a JSON file, by name."),
     ] = None,
     always_answer: Annotated[
-        bool, typer.Option("--always-answer", help="Every gate of the policy off: arms are judged by what they find.")
+        bool, typer.Option("--always-answer", help="Switch every gate off, so that arms are judged by their hits.")
     ] = False,
-    budget_ms: Annotated[float, typer.Option(min=0.001, max=1e12, help="Of a question, in the reward.")] = BUDGET_MS,
+    budget_ms: Annotated[
+        float, typer.Option(min=0.001, max=1e12, help="Milliseconds per question that the reward compares with.")
+    ] = BUDGET_MS,
     split: Split = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write a row a learner and replication as CSV.")
+        Path | None, typer.Option("--out", "-o", help="Write a CSV with one row per learner and replication.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Months of traffic in seconds: what bandits earn and lose on questions whose right arm is known."""
+    """Simulate bandits on questions whose right arm is known: months of traffic in seconds."""
     if (path is None) == (means is None):
         msg = "simulate takes either a trace or --means, got both or none; such as --means 0.7,0.6,0.5."
         raise ValueError(msg)
@@ -273,27 +274,31 @@ NOT_KEPT, OPEN = 3, 4
 RISK = "hallucination_rate"
 Looks = Annotated[
     Path | None,
-    typer.Option(help="File that remembers certifications; `looks.jsonl` beside the trace where not given."),
+    typer.Option(help="File that records certifications. Default: `looks.jsonl` next to the trace."),
 ]
-Again = Annotated[bool, typer.Option("--again", help="These cases were certified on before, and that is known.")]
+Again = Annotated[
+    bool, typer.Option("--again", help="Certify although these cases were used for a certificate before.")
+]
 
 
 def certify(
     path: TraceOrFolder,
     policy: Annotated[
         list[Path] | None,
-        typer.Option("--policy", "-p", help="Policy YAML to certify; with --best repeat it to choose among several."),
+        typer.Option("--policy", "-p", help="Policy YAML to certify. With --best it is repeatable."),
     ] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option("--target", "-t", help="rate=highest that is promised, such as hallucination_rate=0.1; repeat."),
+        typer.Option("--target", "-t", help="rate=highest to promise, such as hallucination_rate=0.1. Repeatable."),
     ] = None,
     cost: CostOptions = None,
     best: Annotated[
         bool,
-        typer.Option("--best", help="The cheapest that passes: of several policies, or of one policy's family."),
+        typer.Option("--best", help="Certify the cheapest policy that passes, of several or of the family of one."),
     ] = False,
-    delta: Annotated[float, typer.Option(help="Error of the promise: 0.1 certifies at 90 % confidence.")] = 0.1,
+    delta: Annotated[
+        float, typer.Option(help="Error probability of the promise. 0.1 certifies at 90 % confidence.")
+    ] = 0.1,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the certified policy here.")] = None,
     arm: Arm = None,
     again: Again = False,
@@ -377,12 +382,12 @@ def _say_why(trace: StudyTrace, policy: Policy, alpha: float, delta: float, arm:
 
 
 def check(
-    policy: Annotated[Path, typer.Argument(help="Policy YAML; without a baseline, one that holds a certificate.")],
+    policy: Annotated[Path, typer.Argument(help="Policy YAML. Without a baseline it must hold a certificate.")],
     cases: Annotated[
         Path, typer.Option("--cases", "-c", help="New labelled questions, or a trace of them (.parquet).")
     ],
     corpus: Annotated[
-        Path | None, typer.Option(help="Documents to retrieve from; the folder of the cases where not given.")
+        Path | None, typer.Option(help="Documents to retrieve from. Default: the folder of the cases.")
     ] = None,
     split: Split = None,
     encoder: Encoder = None,

@@ -40,21 +40,19 @@ from raglab.store.files import Where, input_error
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[
     str | None,
-    typer.Option("--nli", help="NLI cross-encoder: folder or NAME[@REVISION]; the embedded scorer where not given."),
+    typer.Option("--nli", help="NLI cross-encoder: folder or NAME[@REVISION]. Default: the embedded scorer."),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help="Model of an OpenAI-compatible server, or a folder or .gguf file; extractive where not given."),
+    typer.Option(help="Model of an OpenAI-compatible server, or a folder or .gguf file. Default: extractive answers."),
 ]
 ParseModel = Annotated[
     str | None,
-    typer.Option(
-        "--parser", help="Model that reads questions with --clarify, named as --model is; the rules where not given."
-    ),
+    typer.Option("--parser", help="Model that reads questions with --clarify, named like --model. Default: rules."),
 ]
-BaseUrl = Annotated[str | None, typer.Option(help="Address of that server; its key is in OPENAI_API_KEY.")]
+BaseUrl = Annotated[str | None, typer.Option(help="Address of that server. Its key is read from OPENAI_API_KEY.")]
 LiveArm = Annotated[
-    str | None, typer.Option("--arm", help="Arm that answers, router or bandit; the policy's where not given.")
+    str | None, typer.Option("--arm", help="Arm that answers, router or bandit. Default: the arm of the policy.")
 ]
 Index = Annotated[Path, typer.Argument(help="Index, a folder made by `raglab index`.")]
 Kept = Annotated[bool, typer.Option("--cache/--no-cache", help="Keep answers and retrievals in the folder.")]
@@ -67,19 +65,19 @@ def index(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the index.")],
     arm: Annotated[
-        list[str] | None, typer.Option(help=f"Arm that may answer; repeat. All of {', '.join(LIVE_ARMS)} where none.")
+        list[str] | None, typer.Option(help=f"Arm that may answer. Repeatable. Default: all of {', '.join(LIVE_ARMS)}.")
     ] = None,
     encoder: Encoder = None,
     reranker: Reranker = None,
     dense_weight: DenseWeight = 1.0,
     precision: Precision = "float32",
     kind: Annotated[
-        str, typer.Option("--index", help="flat (exact), hnsw-sq8, ivfpq; auto is flat up to 100,000 chunks.")
+        str, typer.Option("--index", help="flat (exact), hnsw-sq8 or ivfpq. auto is flat up to 100,000 chunks.")
     ] = "auto",
-    index_mb: Annotated[float, typer.Option(help="Megabytes that an index of auto may take past that number.")] = 1_000,
+    index_mb: Annotated[float, typer.Option(help="Megabytes that an index of auto may use above that number.")] = 1_000,
     download: Download = False,
     policy: Annotated[
-        Path | None, typer.Option("--policy", "-p", help="Policy file whose pack the index is for; any where none.")
+        Path | None, typer.Option("--policy", "-p", help="Policy file whose pack the index is for. Default: any pack.")
     ] = None,
     corpus_columns: CorpusColumns = None,
     encoding: TextEncoding = None,
@@ -115,15 +113,13 @@ def index(
 def add(
     folder: Index,
     documents: Annotated[list[Path], typer.Argument(help="Files or folders of documents.")],
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Put a document in the place of one of the same source.")
-    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a document that has the same source.")] = False,
     follow_links: FollowLinks = False,
     encoding: TextEncoding = None,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
-    """Add documents to an index, encoding what is new; whoever has it open goes on with the version they opened."""
+    """Add documents to an index and encode the new ones. Open systems keep the version that they opened."""
     from raglab.live.index_growth import add_documents
 
     change = add_documents(folder, documents, replace=replace, follow_links=follow_links, encoding=encoding)
@@ -132,10 +128,10 @@ def add(
 
 def remove(
     folder: Index,
-    names: Annotated[list[str], typer.Argument(help="Documents by source, or by file name where one alone has it.")],
+    names: Annotated[list[str], typer.Argument(help="Documents by source, or by a file name that is unique.")],
     as_json: AsJson = False,
 ) -> None:
-    """Remove documents from an index; whoever has it open goes on with the version they opened."""
+    """Remove documents from an index. Open systems keep the version that they opened."""
     from raglab.live.index_growth import remove_documents
 
     _show_change(folder, remove_documents(folder, names), as_json=as_json)
@@ -162,9 +158,11 @@ def ask(
     folder: Index,
     question: Annotated[str, typer.Argument(help="The question.")],
     policy: PolicyPath = None,
-    select: Annotated[int | None, typer.Option(help="Option chosen where the question was ambiguous, from 1.")] = None,
+    select: Annotated[
+        int | None, typer.Option(help="Number of the chosen option of an ambiguous question, from 1.")
+    ] = None,
     document: Annotated[
-        list[str] | None, typer.Option(help="Path, path#page or unique file name that the search keeps to; repeat.")
+        list[str] | None, typer.Option(help="Path, path#page or unique file name to search in. Repeatable.")
     ] = None,
     arm: LiveArm = None,
     model: Model = None,
@@ -174,10 +172,16 @@ def ask(
     cache: Kept = True,
     clarify: Annotated[
         bool | None,
-        typer.Option("--clarify/--no-clarify", help="Ask once for what a vague question leaves out, and learn it."),
+        typer.Option(
+            "--clarify/--no-clarify", help="Ask once for what a vague question leaves out, and learn the reply."
+        ),
     ] = None,
-    session: Annotated[str, typer.Option(help="Whose question it is: the next one accepts this answer.")] = "",
-    explain: Annotated[bool, typer.Option(help="Show every gate with its numbers, and the time by stage.")] = False,
+    session: Annotated[
+        str, typer.Option(help="Session of the user. The next question of the session accepts this answer.")
+    ] = "",
+    explain: Annotated[
+        bool, typer.Option(help="Show every gate with its numbers, and the time of each stage.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question from an index, refuse it, or ask back."""
@@ -203,22 +207,24 @@ def ask(
 
 def reply(
     folder: Index,
-    request_id: Annotated[str, typer.Argument(help="Request that was asked about, as its response names it.")],
+    request_id: Annotated[str, typer.Argument(help="Id of the request, as its response names it.")],
     answer: Annotated[
-        str, typer.Argument(help="yes, no, a value, its number, or in words; what names none of them is no vote.")
+        str, typer.Argument(help="yes, no, a value, its number, or words. A reply that names none of these is no vote.")
     ],
     policy: PolicyPath = None,
-    question: Annotated[str | None, typer.Option(help="The question again, where the audit log keeps no text.")] = None,
+    question: Annotated[str | None, typer.Option(help="The question again, if the audit log keeps no text.")] = None,
     arm: LiveArm = None,
     model: Model = None,
     parser: ParseModel = None,
     base_url: BaseUrl = None,
     nli: Nli = None,
     cache: Kept = True,
-    explain: Annotated[bool, typer.Option(help="Show every gate with its numbers, and the time by stage.")] = False,
+    explain: Annotated[
+        bool, typer.Option(help="Show every gate with its numbers, and the time of each stage.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Reply to what `raglab ask` asked, or correct what it filled in by itself."""
+    """Reply to a question of `raglab ask`, or correct a default that it applied."""
     from raglab.live.ask import reply as replied
     from raglab.live.clarifier import clarifier_maker
     from raglab.live.system import System
@@ -238,14 +244,14 @@ def reply(
 def signals(
     path: TracePath,
     signal: Annotated[
-        list[str], typer.Option("--signal", "-s", help="Signal of an installed package (entry points); repeat.")
+        list[str], typer.Option("--signal", "-s", help="Signal of an installed package (entry points). Repeatable.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write, with the new columns.")],
     policy: PolicyPath = None,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
-    """Measure signal functions over a trace, and keep them as its columns; resumed where it was interrupted."""
+    """Measure signal functions over a trace and store them as columns. An interrupted run continues."""
     from raglab.live.measured_signals import add_signals
 
     keep_inputs(out, path, policy)

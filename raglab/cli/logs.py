@@ -55,22 +55,29 @@ def evaluate_log(
         typer.Option(
             "--estimators",
             "-e",
-            help="Repeat, or part by commas: replay, ips, clipped_ips, snips, dm, dr, switch_dr; all where not given.",
+            help="replay, ips, clipped_ips, snips, dm, dr or switch_dr. Repeat it, or write commas. Default: all.",
         ),
     ] = None,
-    session: Annotated[str | None, typer.Option(help="Column: its rounds count together in the intervals.")] = None,
-    arm: Annotated[
-        list[str] | None, typer.Option(help="Arm, in the order of action 0, 1, …; repeat. Those of the log if none.")
+    session: Annotated[
+        str | None, typer.Option(help="Column of sessions. The rounds of a session count together in the intervals.")
     ] = None,
-    interval: Annotated[Literal["delta", "bootstrap"], typer.Option(help="How the intervals are made.")] = "delta",
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(help="Arm, in the order of action 0, 1, …. Repeatable. Default: the arms of the log."),
+    ] = None,
+    interval: Annotated[Literal["delta", "bootstrap"], typer.Option(help="Method of the intervals.")] = "delta",
     level: Annotated[float, typer.Option(help="Confidence of the intervals.")] = 0.95,
-    clip: Annotated[float | None, typer.Option(help="Largest weight of clipped_ips; the root of the rounds.")] = None,
-    switch: Annotated[float | None, typer.Option(help="Largest weight of switch_dr; the root of the rounds.")] = None,
+    clip: Annotated[
+        float | None, typer.Option(help="Largest weight of clipped_ips. Default: the root of the number of rounds.")
+    ] = None,
+    switch: Annotated[
+        float | None, typer.Option(help="Largest weight of switch_dr. Default: the root of the number of rounds.")
+    ] = None,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the table as CSV.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What another policy would have earned, from the log of this one, and whether the log can say so."""
+    """Estimate the value of another policy from the log of this one, and say whether the log suffices."""
     from raglab.off_policy import ESTIMATORS, estimate, overlap
 
     # A bandit's log is a URL, an index or a database; any other file is a table of rounds.
@@ -229,15 +236,17 @@ MetricsPlace = Annotated[str, typer.Argument(help="Index, or the log of its band
 
 def metrics(
     log: MetricsPlace,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write them for Prometheus as a text file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a text file for Prometheus.")] = None,
     serve: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Serve them to this machine on a port until interrupted; 0: any."),
+        typer.Option(
+            min=0, max=65535, help="Serve the metrics to this machine on a port until interrupted. 0: any port."
+        ),
     ] = None,
-    last: Annotated[int, typer.Option(min=1, help="Latest requests that the live rates are of.")] = 1000,
+    last: Annotated[int, typer.Option(min=1, help="Number of latest requests for the live rates.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
-    """Pulls, reward and latency of each arm of a bandit; live rates of false refusals and needless questions."""
+    """Print pulls, reward and latency of each arm, and live rates of false refusals and needless questions."""
     from raglab.live import prometheus
 
     keep_inputs(out, log)
@@ -288,17 +297,17 @@ def _measured(log: str, last: int) -> tuple[Callable[[], pd.DataFrame] | None, C
 
 def feedback(
     log: BanditLogPlace,
-    request: Annotated[str, typer.Argument(help="Id of the request, as the response named it.")],
+    request: Annotated[str, typer.Argument(help="Id of the request, as its response names it.")],
     up: Annotated[bool, typer.Option("--up/--down", help="Whether the answer was good.")],
     as_json: AsJson = False,
 ) -> None:
-    """Thumb up or down for an answer, now or later; of several the last counts."""
+    """Log a thumb up or down for an answer, now or later. Of several the last counts."""
     from raglab.live.settings import open_online
 
     online = open_online(log)
     online.thumbs(request, up)
     if not online.setup.weights.thumbs:
-        say("kept in the log; RAGLAB_BANDIT_W_THUMBS is 0, so it changes no reward", err=True)
+        say("The thumb is logged. RAGLAB_BANDIT_W_THUMBS is 0, so no reward changes.", err=True)
     show({"request": request, "thumb": "up" if up else "down"}, as_json=as_json)
 
 

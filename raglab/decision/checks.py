@@ -227,7 +227,7 @@ def resolver_checks(decisions: Judged, row: int) -> Iterator[Check]:
         "overview", overview, decisions.say("an overview question" if overview else "no overview question")
     )
     yield _rule_check(
-        "entities", winner, decisions.say("entities of the query: {told}", told=decisions.say(entities_text))
+        "entities", winner, decisions.say("entities of the query: {entities}", entities=decisions.say(entities_text))
     )
     # Where groups tie on entities, only the tied ones compete by the rules that follow (rule S3.3).
     contest = resolver.Contest(*[field[depth, row] for field in (evidence.tied if tied else evidence.all)])
@@ -315,7 +315,11 @@ def _own_check(decisions: Judged, own: OwnThresholds, read: gates.Read) -> Check
     fires = not gates.meets_threshold(margin)
     off = _off(own.on, decisions.language)
     text = decisions.say(
-        "gate {name}{off}: {told}; headroom {margin}", name=own.name, off=off, told=numbers, margin=decimals(margin)
+        "gate {name}{off}: {numbers}; headroom {margin}",
+        name=own.name,
+        off=off,
+        numbers=numbers,
+        margin=decimals(margin),
     )
     text += decisions.say(VAIN) if fires and vain else ""
     rule = OWN_RULES["refuse" if vain else own.firing]
@@ -388,7 +392,7 @@ def _fusion_check(decisions: Judged, row: int, read: gates.Read) -> Iterator[Che
     parts = fusion.logit_contributions(evidence.signals[:, depth, [row]], model, evidence.known.names)[:, 0]
     largest = sorted(zip(parts.tolist(), model.parts, strict=True), key=lambda pair: (-abs(pair[0]), pair[1].signal))
     terms = ", ".join(f"{part.signal} {_signed_share(share)}" for share, part in largest)
-    more = decisions.say("; in logits: {told}, bias {bias}", told=terms, bias=_signed_share(model.bias))
+    more = decisions.say("; in logits: {terms}, bias {bias}", terms=terms, bias=_signed_share(model.bias))
     yield threshold_check(decisions, gates.gate_by_name("fused"), read, more)
 
 

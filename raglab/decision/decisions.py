@@ -111,7 +111,7 @@ def decision_reason(decisions: Decisions, row: int, rows: Sequence[Check] | None
     if stage == "options":
         thresholded = ("S3.3 group_gap", "S3.3 signature_similarity", "S3.3 anchor_similarity")
         comparisons = "; ".join(check.text for check in rows if check.rule in thresholded)
-        return decisions.say("no rule picks one of the groups: {told}", told=comparisons)
+        return decisions.say("no rule picks one of the groups: {comparisons}", comparisons=comparisons)
     if GATE_OF[stage] == EXPECTED_COST or stage in {SIGNALS, SIGNALS_ASK}:
         return next(check.text for check in rows if check.gate == EXPECTED_COST or decides_by_signal(check))
     # A stage can have several checks; the one that fails is the reason.
@@ -214,12 +214,12 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
         f"{name} {p:.2f}" for name, p in zip(names, evidence.probability[:, 0, row].tolist(), strict=True)
     )
     return decisions.say(
-        "chances: {chance}; {own} against {other} in logits: {listed}, the rest {left}",
+        "chances: {chance}; {action} against {rival} in logits: {listed}, the rest {rest}",
         chance=chance,
-        own=names[own],
-        other=names[rival],
+        action=names[own],
+        rival=names[rival],
         listed=listed,
-        left=f"{rest:+.2f}",
+        rest=f"{rest:+.2f}",
     )
 
 

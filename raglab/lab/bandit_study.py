@@ -70,6 +70,11 @@ class BanditStudy:
     study: Any
     settings: Mapping[str, Any]
 
+    def __repr__(self) -> str:
+        cases = ", ".join(f"{self.settings[f'{name}_cases']:,} {name}" for name in ("tune", "report"))
+        sizes = f"{len(self.trials):,} trials, {cases} cases; {len(self.notes)} notes"
+        return f"{type(self).__name__}({self.bandit.algorithm!r}, threshold {self.bandit.threshold:.3g}; {sizes})"
+
     def env(self) -> str:
         """Lines for a `.env` that put what was found to work online."""
         weights = self.weights

@@ -524,6 +524,11 @@ class Transfer(NamedTuple):
     policy: Policy
     table: pd.DataFrame
 
+    def __repr__(self) -> str:
+        moved = int((self.table["from"] != self.table["to"]).sum())
+        sizes = f"{moved} of {len(self.table)} thresholds moved"
+        return f"{type(self).__name__}(policy {self.policy.policy_id}: {sizes})"
+
     def frame(self) -> pd.DataFrame:
         """Thresholds before and after, a row a threshold; `note` names the ones that were not measured and stay."""
         return self.table.copy()

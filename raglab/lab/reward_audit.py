@@ -158,6 +158,10 @@ class RewardAudit(NamedTuple):
     rules: pd.DataFrame
     simulation: pd.DataFrame
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.correlations)} reward components, {len(self.policies)} policies, {len(self.arms)} arms"
+        return f"{type(self).__name__}({sizes}; {len(self.notes)} notes)"
+
     def frame(self) -> pd.DataFrame:
         """What each reward component tells of right decisions, a row a signal."""
         return self.correlations.copy()
@@ -172,6 +176,9 @@ class ArmTables(NamedTuple):
     world: Table
     measured: pd.DataFrame
     router: Array
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.world!r})"
 
     def frame(self) -> pd.DataFrame:
         """Components of the rewards, a row a case and arm."""

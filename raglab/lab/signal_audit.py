@@ -137,7 +137,8 @@ class SignalAudit:
 
     def __repr__(self) -> str:
         notes = [visible(note, lines=True) for note in self.notes]
-        return "\n".join([f"{type(self).__name__} of {len(self.table)} signals; see .frame()", *notes])
+        sizes = f"{len(self.table)} signals on {self.cases:,} cases"
+        return "\n".join([f"{type(self).__name__} of {sizes}; see .frame()", *notes])
 
 
 @takes(trace="trace", policy="policy")

@@ -449,6 +449,11 @@ def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT
       ValueError: no bandit chose the arm of this request, or it is switched off.
     """
     if system.online is None:
-        msg = "feedback goes to the bandit's log, and the bandit is switched off; unset RAGLAB_BANDIT_ENABLED."
+        rule = "feedback needs a system whose bandit chooses the arm and logs it"
+        remedy = (
+            "unset RAGLAB_BANDIT_ENABLED where it is false, and open the system over a writable index by "
+            'raglab.System.open(folder, arm="bandit"), or with a policy whose strategy.arm is bandit'
+        )
+        msg = f"{rule}, got a system without a bandit; {remedy}."
         raise ValueError(msg)
     system.online.thumbs(request_id, up)

@@ -25,6 +25,7 @@ def decide_frame(
     frame: pd.DataFrame,
     policy: PolicyData,
     *,
+    columns: Mapping[str, str] | None = None,
     score: Score | None = UNSTATED,
     signals: Mapping[str, Mapping[str, str]] | None = None,
     name: str = "frame",
@@ -37,6 +38,7 @@ def decide_frame(
     Args:
       frame: one row a hit, as `trace_from_frame` takes it; its first arm is decided.
       policy: the policy whose gates decide.
+      columns: our names to those of the frame, as `trace_from_frame` takes them.
       score: as `trace_from_frame` takes it.
       signals: as `trace_from_frame` takes them.
       name: as `trace_from_frame` takes it.
@@ -73,7 +75,7 @@ def decide_frame(
     """
     import pandas as pd
 
-    trace = frame_trace(frame, score=score, signals=signals, policy=policy, name=name)
+    trace = frame_trace(frame, columns=columns, score=score, signals=signals, policy=policy, name=name)
     off = [gate for gate in trace.meta.get("gates_off", ()) if getattr(policy, gate).enabled]
     warn_of_gates_off(name, off, signals or ())
     decisions, policy_id = decide(trace, policy), policy.policy_id

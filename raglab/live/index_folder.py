@@ -227,7 +227,9 @@ def _head(place: Path) -> IndexHead:
     path = place / INDEX
     if not path.is_file():
         where = Where(str(path))
-        raise input_error(where, "an index must be a folder that holds index.json", "make it with `raglab index`")
+        value = "a folder without it" if place.is_dir() else "a file" if place.exists() else "no such folder"
+        remedy = "make one by raglab.build_index(corpus, folder), or with `raglab index`"
+        raise input_error(where, "an index must be a folder that holds index.json", remedy, value)
     stated = read_json(path, _MAX_BYTES)
     if not isinstance(stated, dict):
         raise _damaged(place, "index.json must be an object", shown_value(stated))

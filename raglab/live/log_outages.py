@@ -47,6 +47,9 @@ class LogOutages:
         self._lock = Lock()
         self._outages: dict[str, LogOutage] = {}
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._outages) or 'none'})"
+
     @property
     def now(self) -> tuple[LogOutage, ...]:
         """Outages that are not over."""

@@ -470,6 +470,10 @@ class Online:
         initial_state(self.setup)  # settings out of range stop here
         reward_with_thumb(dict.fromkeys(COMPONENTS, 0.0), None, weights)
 
+    def __repr__(self) -> str:
+        arms = ", ".join(self.arms)
+        return f"{type(self).__name__}({self.setup.bandit.algorithm!r} over {arms!r}, log {self.log.shown!r})"
+
     @property
     def arms(self) -> tuple[str, ...]:
         """Names of the arms, [A]."""
@@ -636,7 +640,12 @@ class Online:
             raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
         self._catch_up()
         with self.log.writing() as log:
-            choice = request_row(log, request_id, CHOICES, "choice")
+            choice = log.row(CHOICES, request_id=request_id)
+            if choice is None:
+                rule = "request_id must be that of a choice in the log, of an arm that the bandit chose"
+                remedy = 'copy it from the response, and open the system by raglab.System.open(folder, arm="bandit")'
+                msg = f"{rule}, got {request_id!r:.80}; {remedy}."
+                raise ValueError(msg)
             self._noted(log)
             now, last = self._now(log)
             known = log.row(THUMBS, request_id=request_id)

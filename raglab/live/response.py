@@ -75,6 +75,12 @@ class ResponseRecord(NamedTuple):
     applied: DefaultUse | None = None
     logged: bool = False
 
+    def __repr__(self) -> str:
+        total = f"{self.ms['total']:,.0f} ms, " if "total" in self.ms else ""
+        sizes = f"{len(self.queries)} queries, {len(self.checks)} checks"
+        logged = "logged" if self.logged else "not logged"
+        return f"{type(self).__name__}({total}{sizes}, {logged})"
+
 
 class Response(Mapping[str, Any]):
     """The answer to one question: a mapping with the keys of rule S0.3, which equals another with the same items.

@@ -167,6 +167,9 @@ class Caches:
         self.answers = JsonCache(Path(folder) / "answers.sqlite", secret)
         self.strategies = JsonCache(Path(folder) / "strategies.sqlite", secret)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}('answers.sqlite', 'strategies.sqlite')"
+
     def clear(self) -> None:
         """Empty both."""
         self.answers.clear()
@@ -313,6 +316,19 @@ class System:
     # Held while this system takes up other documents, and while a request takes hold of it.
     _change: threading.Lock = field(default_factory=threading.Lock, repr=False, init=False)
 
+    def __repr__(self) -> str:
+        ready, indexed = self.retriever, self.retriever.indexes.n_chunks
+        documents = len({chunk.document for chunk in ready.chunks[:indexed]})
+        facts = [
+            f"{indexed:,} chunks of {documents:,} documents",
+            f"policy {self.policy.policy_id}",
+            f"arm {self.arm or self.policy.strategy.arm!r}",
+            f"generator {self.generator.name!r}",
+            f"audit log {'off' if self.audit is None else 'on'}",
+            f"clarification {'off' if self.clarifier is None else 'on'}",
+        ]
+        return f"{type(self).__name__}({', '.join(facts)})"
+
     def __post_init__(self) -> None:
         """Stop where clarifications would be lost, or no question could be decided."""
         check_model(self.policy.structure, self.arm or self.policy.strategy.arm)
@@ -321,6 +337,7 @@ class System:
             raise ValueError(msg)
 
     @classmethod
+    @takes(folder="index folder", policy="policy or path")
     def open(
         cls,
         folder: str | Path,
@@ -383,7 +400,8 @@ class System:
             `raglab/extensions/clarification`.
           ValueError: clarify without the log, another pack than that of the index or of what its log has learned, or a
             signal in the policy that neither raglab nor a function measures; two functions of one name.
-          TypeError: what is no signal function among signals.
+          TypeError: a folder or policy of another kind, an unknown argument, or what is no signal function among
+            signals.
         """
         from raglab.live.settings import AnswerSettings, BanditSettings, ClarifySettings
 

@@ -174,6 +174,10 @@ class Retriever:
     needs_tokens: bool
     _next: dict[str, Queries] = field(default_factory=dict, repr=False)
 
+    def __repr__(self) -> str:
+        arms = ", ".join(self.strategies)
+        return f"{type(self).__name__}({self.indexes.n_chunks:,} chunks, by {arms!r}, encoder {self.encoder.name!r})"
+
     def question(self, text: str, *, keep: bool = False) -> Queries:
         """A question with its embeddings, encoded alone.
 

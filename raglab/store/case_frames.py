@@ -261,7 +261,7 @@ def case_records(
       InputError: columns are missing, or cells break a rule: the first few are named by row and column, all counted.
     """
     cells = _cells(source, "case", max_file_bytes, CASE_COLUMNS, columns, encoding)
-    places = _column_names(cells, CASE_COLUMNS, columns)
+    places = column_names(cells, CASE_COLUMNS, columns)
     mapped = {*field_names(CASE_COLUMNS), *(columns or {}).values()}
     extra_columns = [name for name in cells.columns if name not in mapped and name.strip()]
     near = near_names(extra_columns, field_names(CASE_COLUMNS), CASE_COLUMNS.keys() - places.keys())
@@ -286,7 +286,7 @@ def chunk_records(
       InputError: as for `case_records`.
     """
     cells = _cells(source, "chunk", max_file_bytes, CHUNK_COLUMNS, columns, encoding)
-    places = _column_names(cells, CHUNK_COLUMNS, columns)
+    places = column_names(cells, CHUNK_COLUMNS, columns)
     _check_required(cells, CHUNK_COLUMNS, places)
     rows = _rows(cells, places, CHUNK_COLUMNS, OWN_TAG, _other_columns(cells, CHUNK_COLUMNS, places))
     if "id" not in places:
@@ -396,7 +396,7 @@ def _check_unique(cells: Cells, name: str, ids: Sequence[str]) -> None:
             raise cells.error(row, name, "id must be unique", "rename or drop one", repeat)
 
 
-def _column_names(cells: Cells, known: Mapping[str, ColumnRule], columns: Mapping[str, str] | None) -> dict[str, str]:
+def column_names(cells: Cells, known: Mapping[str, ColumnRule], columns: Mapping[str, str] | None) -> dict[str, str]:
     """Column of the table for each field of raglab that it has, in the order of the fields.
 
     Raises:
@@ -422,7 +422,8 @@ def _column_names(cells: Cells, known: Mapping[str, ColumnRule], columns: Mappin
         )
     absent = [name for name in (columns or {}).values() if not cells.has(name)]
     if absent:
-        rule = f"what columns maps to must be columns, and {', '.join(absent)} is none"
+        n_there = f"{len(columns or {}) - len(absent)} of {len(columns or {})} mapped columns are there"
+        rule = f"what columns maps to must be columns, and {', '.join(absent)} is none ({n_there})"
         raise input_error(where, rule, "correct the name", f"only {_heads(cells)}")
     return column_places(cells, known, columns)
 

@@ -25,7 +25,7 @@ from raglab.misuse import takes
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.signals import DECLARED, Signal, declaration, own_signal
-from raglab.store.case_frames import AS_TEXT, CASE_COLUMNS, CHUNK_COLUMNS, OWN_TAG
+from raglab.store.case_frames import AS_TEXT, CASE_COLUMNS, CHUNK_COLUMNS, OWN_TAG, column_names
 from raglab.store.case_labels import OTHER_NAMES, labelled_set, near_names
 from raglab.store.case_records import hash_cases
 from raglab.store.cells import (
@@ -281,6 +281,7 @@ def frame_chunks(rows: HitRows, of_hit: Iterable[str]) -> tuple[tuple[Chunk, ...
 def trace_from_frame(
     frame: pd.DataFrame,
     *,
+    columns: Mapping[str, str] | None = None,
     score: Score | None = UNSTATED,
     signals: Mapping[str, Mapping[str, str]] | None = None,
     policy: PolicyData | None = None,
@@ -322,6 +323,8 @@ def trace_from_frame(
 
     Args:
       frame: one row a hit.
+      columns: our names to those of the frame, such as {"query": "prompt", "hit_id": "chunk"}, as `load_cases` takes
+        them; columns that have our names need none. `trace.meta["columns"]` holds what was mapped.
       score: kind of the column `score`; None where there is no such column.
       signals: further scores by name, which a policy gates as `signals.<name>`: {"column": its column, the name where
         not given; "higher": "surer" or "ask"; "unit": "probability" or other words; and, as `Trace.with_signal` takes
@@ -355,7 +358,7 @@ def trace_from_frame(
       >>> decide(trace, policy).frame()[["status", "decided_by", "sources"]].values.tolist()
       [['ok', 'answered', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
     """
-    trace = frame_trace(frame, score=score, signals=signals, policy=policy, name=name)
+    trace = frame_trace(frame, columns=columns, score=score, signals=signals, policy=policy, name=name)
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals or ())
     warn_of_short_sources(name, trace)
     return trace
@@ -410,27 +413,33 @@ def warn_of_gates_off(name: str, off: Sequence[str], signals: Collection[str]) -
 def frame_trace(
     frame: pd.DataFrame,
     *,
+    columns: Mapping[str, str] | None = None,
     score: Score | None,
     signals: Mapping[str, Mapping[str, str]] | None,
     policy: PolicyData | None,
     name: str,
 ) -> Trace:
     """Trace as `trace_from_frame` makes it, without a warning of gates that are off."""
-    cells = frame_cells(frame, name, index=field_names(HIT_COLUMNS))
+    mapped = dict(columns) if isinstance(columns, Mapping) else {}
+    cells = frame_cells(frame, name, index={*field_names(HIT_COLUMNS), *map(str, mapped.values())})
     _warn_of_index(frame, cells)
-    columns = signal_columns(signals or {}, name)
-    places = _hit_places(cells, score, columns)
+    user_signals = signal_columns(signals or {}, name)
+    places = _hit_places(cells, columns, score, user_signals)
     known = {**HIT_COLUMNS, **({"score": MEASURES[_MEASURE_OF_SCORE[score]]} if score else {})}
-    if cells.has("label"):  # a column of labels has one in every row; expect_status may leave cases without
+    if (
+        "label" in mapped or places.get("expect_status") == "label"
+    ):  # a column of labels has one in every row; expect_status may leave cases without
         known["expect_status"] = CASE_COLUMNS["expect_status"]
     rows = HitRows(cells, places, read_columns(cells, places, known))
     warn_of_empty_columns(cells, [*places.values()])
     # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of the trace.
     cases, case_numbers = frame_cases(rows)
-    of_hit = [signal_column.column for signal_column in columns if signal_column.signal.stage != "query"]
-    chunks, chunk_of_row = frame_chunks(rows, dict.fromkeys((*_OF_HIT, *of_hit)))
+    of_hit = [signal_column.column for signal_column in user_signals if signal_column.signal.stage != "query"]
+    chunks, chunk_of_row = frame_chunks(
+        rows, dict.fromkeys((*(places.get(field, field) for field in _OF_HIT), *of_hit))
+    )
     check_clear(cases, _meanings(cases, chunks))
-    arms, arm_of_row, _ = rows.numbered("arm") if cells.has("arm") else ((name,), [0] * cells.size, [0])
+    arms, arm_of_row, _ = rows.numbered("arm") if "arm" in places else ((name,), [0] * cells.size, [0])
     depth_of_row = _row_depths(rows)
     shape = (len(cases), len(arms), max(depth_of_row) + 1)
     at = _Rows(
@@ -448,6 +457,7 @@ def frame_trace(
         "parameters": {"score": score, "arms": list(arms)},
         **({"gates_off": off} if off else {}),
     }
+    shown_columns = f"columns={mapped!r}, " if mapped else ""
     # No build made it, so its fingerprint is of what it holds.
     meta |= {
         "fingerprint": content_hash(
@@ -457,11 +467,12 @@ def frame_trace(
         "n_chunks": len(chunks),
         "n_documents": len({chunk.source for chunk in chunks}),
         **stated_exact_names(chunks),
-        "command": f"trace_from_frame(frame, score={score!r}, name={name!r})",
+        "command": f"trace_from_frame(frame, {shown_columns}score={score!r}, name={name!r})",
+        **({"columns": mapped} if mapped else {}),
     }
     hits_of = pattern_hits(cases, chunks, (policy or PolicyData.from_mapping()).pattern_lists)
     trace = Trace(cases=cases, chunks=chunks, arms=arms, hits=hits, pattern_hits=hits_of, meta=meta)
-    for signal_column in columns:
+    for signal_column in user_signals:
         stated = declaration(signal_column.signal)
         trace = trace.with_signal(
             signal_column.signal.name, _signal_values(cells, at, rank, case_numbers, signal_column), **stated
@@ -550,21 +561,29 @@ def _cut(column: str) -> str:
     return column if len(column) <= _NAME else f"{column[:_NAME]}..."
 
 
-def _hit_places(cells: Cells, score: Score | None, signals: Sequence[SignalColumn]) -> dict[str, str]:
+def _hit_places(
+    cells: Cells, columns: Mapping[str, str] | None, score: Score | None, signals: Sequence[SignalColumn]
+) -> dict[str, str]:
     """Column of the frame for each of our names that it has, once no column is missing, unknown or there twice."""
     where, of_signals = Where(cells.name), [signal.column for signal in signals]
     if score not in (*get_args(Score), None):
         rule = f"score must be one of {', '.join(get_args(Score)[1:])}, or None"
         remedy = "say what the column holds, or leave score out where its scale is not known"
         raise input_error(where, rule, remedy, shown_value(score))
-    places, names = column_places(cells, HIT_COLUMNS), field_names(HIT_COLUMNS)
-    unknown = [column for column in cells.columns if column not in names and column not in of_signals]
+    places, names = column_names(cells, HIT_COLUMNS, columns), field_names(HIT_COLUMNS)
+    _check_rivals(cells, columns or {}, places)
+    used = {*names, *of_signals, *places.values()}
+    unknown = [column for column in cells.columns if column not in used]
     required = [field for field, column in HIT_COLUMNS.items() if column.required] + (["score"] if score else [])
     # Missing before unknown: where an unknown column looks like a missing one, the remedy is to rename it.
     for column in (*required, *of_signals):
-        if column not in places and not cells.has(column):
+        if column not in places and not (column in of_signals and cells.has(column)):
             like = next((_cut(name) for name in unknown if column in meant_columns(name, cells)), "")
             remedy = f"rename {like} to {column}" if like else f"add or rename to {column}"
+            if column in HIT_COLUMNS:
+                pair = f'"{column}": "{like or "…"}"'
+                stated = "".join(f'"{field}": "{name}", ' for field, name in (columns or {}).items())
+                remedy += f", or pass columns={{{stated}{pair}}}"
             if column == "score":
                 remedy += ", or pass score=None and name your scores by signals={…}"
             there = ", ".join(map(_cut, list(cells.columns)[:_NAMES]))
@@ -585,10 +604,21 @@ def _hit_places(cells: Cells, score: Score | None, signals: Sequence[SignalColum
         raise input_error(where, f"columns must be among {', '.join(names)}", remedy, shown_value(column))
     # The score stands for one of the measures; with that column too, two numbers would claim one place.
     twice = _MEASURE_OF_SCORE[score] if score else ""
-    if cells.has(twice):
+    if twice in places:
         rule = f"score={score!r} is the {twice}, which must be given once"
         raise input_error(where, rule, f"drop the column {twice}, or say what the score is", f"a column {twice} too")
     return places
+
+
+def _check_rivals(cells: Cells, columns: Mapping[str, str], places: Mapping[str, str]) -> None:
+    """Stop where a field has a mapped column and one of its own name: the second would be passed over."""
+    names = field_names(HIT_COLUMNS)
+    for column, user_name in columns.items():
+        field = names.get(column)
+        rivals = [name for name, named in names.items() if named == field and cells.has(name)]
+        if field is not None and rivals and places[field] not in rivals:
+            rule, value = f"{field} must be one column", f"{user_name} and {rivals[0]}"
+            raise input_error(Where(cells.name), rule, "drop or rename one of them", value)
 
 
 def meant_columns(name: str, cells: Cells) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import yaml
 
 from raglab import packs, policy
+from raglab.misuse import takes
 from raglab.packs import BUNDLED
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value, write_text
 from raglab.store.folders import is_folder
@@ -22,6 +23,7 @@ class Policy(policy.PolicyData):
     """A policy with the methods `load` and `save`. Everything else is `raglab.policy.PolicyData`."""
 
     @classmethod
+    @takes(path="policy file")
     def load(cls, path: str | Path | None = None) -> Self:
         """Policy of a YAML file, what it leaves out filled in from the published defaults.
 
@@ -31,6 +33,7 @@ class Policy(policy.PolicyData):
         Raises:
           ValueError: unreadable, no mapping, an unknown or repeated key, a value out of range or a bad pattern; names
             file, key, value and rule.
+          TypeError: a path of another kind.
         """
         if path is None:
             return cls.from_mapping()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,13 @@ def signal_column(signal: Signal, source: Any, shape: tuple[int, ...], ids: Sequ
     # A Series has an order of its own: it is read by case id, an array by position.
     if hasattr(source, "index") and hasattr(source, "to_numpy"):
         source = _by_case(where, source, ids)
+    if isinstance(source, Mapping):
+        remedy = "make a Series of it: pandas.Series(values)"
+        raise input_error(where, "values must be an array or a Series", remedy, f"a {type(source).__name__}")
+    if source is None or isinstance(source, AbstractSet | Iterator):
+        remedy = "give a list or an array in the order of trace.cases"
+        shown = "nothing" if source is None else f"a {type(source).__name__}"
+        raise input_error(where, "values must be an array or a Series", remedy, shown)
     try:
         values = float_array(source, "values")
     except ValueError as error:
@@ -65,7 +73,7 @@ def signal_column(signal: Signal, source: Any, shape: tuple[int, ...], ids: Sequ
 def _by_case(where: Where, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN401 - a Series
     """Values of a Series in the order of the cases; NaN for a case that it does not hold."""
     if getattr(series, "ndim", 1) != 1:
-        raise input_error(where, "values must be one column", "take one of the frame", f"{series.shape[1]} columns")
+        raise input_error(where, "values must be one column", "take a column: frame[name]", "a DataFrame")
     known = set(ids)
     # What is no text comes before what is there twice: a list has no place in a set.
     strange = [key for key in series.index if not isinstance(key, str) or key not in known]

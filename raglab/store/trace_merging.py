@@ -24,7 +24,7 @@ from raglab.values import Answers, Chunk, Hits, Latency, PatternHits, TraceData
 
 ANSWER_REQUESTS = "answer_requests"  # in a trace's meta: what its recorded answers took
 # Of a trace's meta, what its cases or its build change.
-OWN = frozenset({"fingerprint", "cases_hash", "command", ANSWER_REQUESTS})
+OWN = frozenset({"fingerprint", "cases_hash", "command", "columns", ANSWER_REQUESTS})
 
 
 def merge_traces(parts: Sequence[TraceData]) -> TraceData:

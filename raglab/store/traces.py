@@ -15,6 +15,7 @@ from raglab.canonical import canonical_json, digest
 from raglab.decision.recorded_answers import select_answers
 from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extension
+from raglab.misuse import takes
 from raglab.signals import declaration, own_signal
 from raglab.store.case_records import hash_cases
 from raglab.store.csv_tables import csv_frame
@@ -135,6 +136,7 @@ class Trace(values.TraceData):
             columns=columns,
         )
 
+    @takes(higher="direction", unit="unit")
     def with_signal(
         self,
         name: str,
@@ -165,6 +167,7 @@ class Trace(values.TraceData):
 
         Raises:
           ValueError: a name or declaration that is none.
+          TypeError: higher or unit is missing, or an unknown argument.
           InputError: values that are not one finite number or NaN a case, or outside the unit's range.
 
         Source: rule S2.15.
