@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from databases import Places, Server, server, why_not
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 NOTEBOOKS = "test_notebooks.py"
+
+
+# An example of a property test that takes long says something of the machine.
+settings.register_profile("raglab", deadline=None)
+settings.load_profile("raglab")
 
 
 def pytest_configure(config: pytest.Config) -> None:

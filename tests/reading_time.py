@@ -11,8 +11,8 @@ import pytest
 
 from hostile_texts import LONG_TEXTS
 
-LIMIT, READER_LIMIT = 0.5, 2.0  # seconds of the processor
-ALARM = 60  # seconds of the clock
+LIMIT, READER_LIMIT = 10.0, 20.0  # seconds of the processor, where less than one is needed and a square takes minutes
+ALARM = 300  # seconds of the clock
 BRIEF = ("digits", "letters", "blanks", "lines", "thousands", "letters and a mark")
 
 

@@ -265,11 +265,8 @@ def test_a_heavy_library_stands_in_one_file(library: str) -> None:
 
 
 def test_the_package_imports_lightly() -> None:
-    """A fresh process loads nothing slow and takes under 0.3 s, the best of five."""
-    code = "import sys, time; t = time.perf_counter(); import raglab; print(time.perf_counter() - t, *sys.modules)"
-    runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-        for _ in range(5)
-    ]
-    assert set(SLOW) & set(runs[0]) == set()
-    assert min(float(run[0]) for run in runs) < 0.3
+    """A fresh process loads nothing slow, and few modules."""
+    code = "import sys; before = set(sys.modules); import raglab; print(*(set(sys.modules) - before))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert set(SLOW) & set(loaded) == set()
+    assert len(loaded) < 100

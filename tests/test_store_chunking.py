@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
-from time import process_time
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from effort import lines_run
 from raglab.code_blocks import CodeBlock, split_code
 from raglab.model_tokens import encoder_tokens
 from raglab.store.blocks import Block, DocumentBlocks
@@ -258,18 +258,16 @@ def test_the_limit_is_that_of_the_encoder() -> None:
 
 
 def test_reading_is_linear_in_the_length() -> None:
-    """Eight times the text takes about eight times as long: a square would take 64 times."""
+    """Eight times the text takes about eight times the work: a square would take 64 times."""
     limit = TokenLimit(encoder_tokens().count, 256, 32)
 
-    def seconds(n: int) -> float:
+    def work(n: int) -> int:
         paragraphs = "\n\n".join(text(200, f"w{i % 50}x") for i in range(n))
         blocks = tuple(Block("text", one) for one in plain_paragraphs(paragraphs))
-        start = process_time()
-        chunk_blocks(DocumentBlocks("", blocks), "a.txt", limit=limit)
-        return process_time() - start
+        return lines_run(lambda: chunk_blocks(DocumentBlocks("", blocks), "a.txt", limit=limit))
 
-    seconds(200)  # words are remembered
-    assert seconds(1600) < 30 * max(seconds(200), 0.01)
+    work(100)  # words are remembered
+    assert work(800) < 12 * work(100)
 
 
 def test_pages_of_sections_stay_together() -> None:

@@ -354,10 +354,10 @@ def test_restructuredtext_of_sphinx(text: str, blocks: list[str]) -> None:
 @pytest.mark.parametrize("unit", [":x:`<", ":x:`a <", ".. only:: a\n\n", ".. figure:: x\n   :y: z\n", ":x:`<a>` ", "<"])
 def test_time_of_restructuredtext_is_bounded(unit: str) -> None:
     """What a process may read at once is read in seconds, or refused."""
-    began = time.perf_counter()
+    began = time.process_time()
     with suppress(InputError):
         rst_blocks(unit * (12_000 // len(unit)), "a.rst")
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 60
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,7 @@ def test_bm25_finds_other_scripts(query: str, text: str) -> None:
 
 
 def test_sentences_of_a_long_line_take_no_longer_each() -> None:
-    """What follows an end is looked at in its first characters alone: a line of 4 MB took 40 s."""
+    """What follows an end is looked at in its first characters alone: a line of 8 MB took three minutes."""
     start = process_time()
-    assert list(sentence_ends("e.g. " * 800_000)) == []
-    assert process_time() - start < 10
+    assert list(sentence_ends("e.g. " * 1_600_000)) == []
+    assert process_time() - start < 60
