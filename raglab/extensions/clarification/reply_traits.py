@@ -174,7 +174,7 @@ def by_heading(words: frozenset[str], request: ReplyRequest) -> GapReading | Non
     if not words:
         return None
     headed = {reading: heading_stems(reading, request) for reading in request.readings}
-    fitting = [reading for reading, names in headed.items() if all(_has(names, word) for word in words)]
+    fitting = [reading for reading, names in headed.items() if all(has(names, word) for word in words)]
     if len(fitting) != 1:
         return None
     apart = [
@@ -182,7 +182,7 @@ def by_heading(words: frozenset[str], request: ReplyRequest) -> GapReading | Non
         for reading in request.readings
         if reading != fitting[0]
     ]
-    return None if any(_has(names, word) for names in apart for word in words) else fitting[0]
+    return None if any(has(names, word) for names in apart for word in words) else fitting[0]
 
 
 def heading_stems(reading: GapReading, request: ReplyRequest) -> frozenset[str]:
@@ -211,5 +211,6 @@ def by_page(part: str, request: ReplyRequest) -> GapReading | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _has(names: frozenset[str], word: str) -> bool:
+def has(names: frozenset[str], word: str) -> bool:
+    """Whether a stem is one of some names, or a form of it."""
     return word in names or any(meets(word, name) for name in names)
