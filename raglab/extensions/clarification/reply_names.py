@@ -25,6 +25,7 @@ from raglab.extensions.clarification.reply_traits import (
     heading_stems,
     own_text,
     shown_text,
+    statements_beside,
     time_words,
 )
 from raglab.extensions.clarification.statements import Statement, statements, value_key
@@ -321,8 +322,11 @@ def told_values(text: str) -> frozenset[str]:
 
 
 def held_values(reading: GapReading, request: ReplyRequest) -> frozenset[str]:
-    """Values that a reading prints, numbers too; of a row or sentence that is others' too, its own."""
-    return frozenset(sum_key(value.text) for value in values_in(plain(own_text(reading, request))))
+    """Values that a reading prints, numbers too: its own of a shared row or sentence, of its row in a column asked."""
+    asked, cells = asked_stems(request), [fact for fact in statements_beside(reading, request) if fact.head]
+    apart = [fact for fact in cells if not shared_stems(asked, stems(fact.head))]
+    values = frozenset(sum_key(value.text) for value in values_in(plain(own_text(reading, request))))
+    return values - {sum_key(fact.value) for fact in apart if len(apart) < len(cells)}
 
 
 def _by_value(part: str, request: ReplyRequest) -> GapReading | None:

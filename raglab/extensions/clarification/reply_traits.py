@@ -22,7 +22,7 @@ _FIGURE = re.compile(r"\d[\d.,\s\u00a0\u202f']*")
 
 def statement_of(reading: GapReading, request: ReplyRequest) -> Statement | None:
     """The statement of the documents that a reading is, as its quote and value tell; None where there is none."""
-    key, stated = value_key(reading.value), _statements_beside(reading, request)
+    key, stated = value_key(reading.value), statements_beside(reading, request)
     named = [
         statement
         for statement in stated
@@ -31,7 +31,7 @@ def statement_of(reading: GapReading, request: ReplyRequest) -> Statement | None
     return next(iter(named or (stated if len({statement.value for statement in stated}) == 1 else ())), None)
 
 
-def _statements_beside(reading: GapReading, request: ReplyRequest) -> tuple[Statement, ...]:
+def statements_beside(reading: GapReading, request: ReplyRequest) -> tuple[Statement, ...]:
     """Statements of the sentence or row that a reading quotes."""
     texts = tuple(chunk.full_text for chunk in request.documents)
     return _statements_of(plain(reading.quote), texts) if reading.quote else ()
@@ -90,7 +90,7 @@ def own_text(reading: GapReading, request: ReplyRequest) -> str:
     own = own_name(reading, request)
     if not _is_shared(reading, request):
         return f"{own} {reading.text} {reading.quote}"
-    stated, beside = statement_of(reading, request), _statements_beside(reading, request)
+    stated, beside = statement_of(reading, request), statements_beside(reading, request)
     # What stands behind a value is of it: `£4 until May`. Then nothing before it is.
     if stated is None or stated.form != "sentence" or any(statement.head for statement in beside):
         return own
@@ -204,7 +204,7 @@ def by_page(part: str, request: ReplyRequest) -> GapReading | None:
             return None
         placed[reading] = [
             request.documents[each.place].page
-            for each in _statements_beside(reading, request)
+            for each in statements_beside(reading, request)
             if (each.value, each.label) == (stated.value, stated.label)
         ]
     fitting = [reading for reading, own in placed.items() if pages[0] in own]

@@ -213,6 +213,23 @@ def test_a_cell_names_the_value_that_it_is_of() -> None:
     assert read("£12.00 or £9.00", COLUMNS).value == ""
 
 
+def test_a_cell_of_another_column_names_no_row() -> None:
+    """Where the question names a column, a row is named by its value there, not by its other sums."""
+    rows = ("Kit", "| Kit | Rent a day | Bond | New price |", "|---|---|---|---|", "| Crampons | £8 | £40 | £130 |")
+    table = "\n".join((*rows, "| Axe | £5 | £25 | £90 |"))
+    kit = asked(
+        "What is the bond?",
+        "field_type",
+        "bond",
+        table,
+        ("Crampons", "Crampons; £8; £40; £130"),
+        ("Axe", "Axe; £5; £25; £90"),
+    )
+    assert [read(text, kit).value for text in ("£40", "£25", "the £25 one")] == ["Crampons", "Axe", "Axe"]
+    assert {read(text, kit).value for text in ("£130", "£90", "£8", "£5")} == {""}
+    assert read("£130", kit._replace(question="Which one?", field="kit")).value == "Crampons"
+
+
 @pytest.mark.parametrize(
     "text",
     [
