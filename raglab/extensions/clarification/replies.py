@@ -25,7 +25,6 @@ from raglab.extensions.clarification.reply_names import (
     by_place,
     chatter,
     content_words,
-    has,
     held_phrases,
     held_values,
     is_joined,
@@ -34,12 +33,14 @@ from raglab.extensions.clarification.reply_names import (
     mention,
     own_value,
     phrases,
+    sum_key,
+    sums_spelled,
     tokens,
     told_values,
     unknown_words,
     words_of_others,
 )
-from raglab.extensions.clarification.reply_traits import shown_text
+from raglab.extensions.clarification.reply_traits import has, shown_text
 from raglab.extensions.clarification.statements import statements, value_key
 from raglab.extensions.clarification.value_kinds import values_in
 from raglab.live.clarifier import GapReading, Reply, ReplyRequest
@@ -66,7 +67,7 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
       >>> read_reply("the rent one", request), read_reply("banana", request).kind, read_reply("no", request).declined
       (Reply(kind='chosen', value='Rent deposit', quote='', declined=()), 'not_understood', ('Pet deposit',))
     """
-    text = _spelled(reply)
+    text = _spelled(reply, request)
     words = tokens(text)
     if not words or not _is_stated(text, request) or expression("musing").fullmatch(text.strip(" .!…")):
         return NOT_UNDERSTOOD
@@ -85,13 +86,18 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
     return _named(text, request)
 
 
-def _spelled(reply: str) -> str:
-    """A reply in plain letters, without courtesies; a picture that agrees is a yes, a sum has its sign before it."""
-    text = expression("agreeing_sign").sub(f" {entries('agreeing')[0]} ", _TONE.sub("", plain(reply)))
-    for entry in entries("money"):
-        sign, name = entry.split("=")
-        text = re.sub(rf"(\d) ?{name}(?!\w)", rf"\1 {sign}", text)
-    return expression("courtesy").sub(" ", text).strip(" .!\"'“”«»")
+def _spelled(reply: str, request: ReplyRequest) -> str:
+    """A reply in plain letters, without courtesies; pictures are yes or no, sums have signs, `no. 1` is an option."""
+    text, names = _TONE.sub("", plain(reply)), [name for reading in request.readings for name in phrases(reading)]
+    numbers = "|".join(str(place) for place, _ in enumerate(request.readings, 1))
+    called = rf"(?<![\w'])(?:(?:{'|'.join(entries('option'))})[ #]*)+"
+    number = re.compile(rf"{called}(?=(?:{numbers or '(?!)'})(?![\w%]|[.,]\d))")
+    if not any(number.search(name) for name in names):  # `Dock No. 1` is a name
+        text = number.sub(f"{entries('option')[0]} ", text)
+    text = expression("agreeing_sign").sub(f" {entries('agreeing')[0]} ", text)
+    if text and not expression("declining_sign").sub(" ", text).strip():  # beside words it is no plain no
+        text = entries("declining")[0]
+    return expression("courtesy").sub(" ", sums_spelled(text)).strip(" .!\"'“”«»")
 
 
 def _proposal(request: ReplyRequest) -> str:
@@ -104,19 +110,16 @@ def _proposal(request: ReplyRequest) -> str:
 def _is_stated(text: str, request: ReplyRequest) -> bool:
     """Whether each value and run of figures of a reply stands in what was offered or in the documents."""
     texts = (*(" ".join(reading) for reading in request.readings), *(chunk.full_text for chunk in request.documents))
-    known = {value_key(value.text) for each in texts for value in values_in(each)}
+    known = {sum_key(value.text) for each in texts for value in values_in(each)}
     for run in _RUN.findall(text):  # `1/2`, `1 2`
         is_sum = _THOUSANDS.fullmatch(run) is not None and any(
             value_key(run) == re.sub(r"\D", "", key) for key in known
         )
         if not is_sum and not any(re.search(rf"(?<!\d){re.escape(run)}(?!\d)", plain(each)) for each in texts):
             return False
-    value_keys = {value_key(value.text) for value in values_in(text) if value.kind not in {"number", "time"}}
-    return (
-        not value_keys
-        or not request.documents
-        or value_keys <= known
-        or all(any(key in value_key(each) for each in texts) for key in value_keys)
+    values = [value.text for value in values_in(text) if value.kind not in {"number", "time"}]
+    return not request.documents or all(
+        told_values(value) & known or any(sum_key(value) in value_key(each) for each in texts) for value in values
     )
 
 
@@ -331,8 +334,8 @@ def _tells_of_another(text: str, reading: GapReading | None, request: ReplyReque
     apart = {word for word in stems(why) if not has(own, word) and not word.isdigit()} - manners() - chatter()
     if any(has(frozenset(stems(shown_text(rival, request))), word) for rival in rivals for word in apart):
         return True
-    values = told_values(text) - (frozenset() if reading is None else held_values(reading))
-    if any(values & held_values(rival) for rival in rivals):
+    values = told_values(text) - (frozenset() if reading is None else held_values(reading, request))
+    if any(values & held_values(rival, request) for rival in rivals):
         return True
     subject = bare(why)
     placed = {by_place(word, request) for word in (subject, *tokens(text)) if word == subject or word[:1].isdigit()}

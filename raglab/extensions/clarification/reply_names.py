@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 from raglab.extensions.clarification.language_words import (
     entries,
     expression,
-    meets,
     plain,
     shared_stems,
     stem,
@@ -22,9 +21,11 @@ from raglab.extensions.clarification.reply_traits import (
     by_page,
     by_size,
     by_time,
+    has,
     heading_stems,
     own_text,
     shown_text,
+    statements_beside,
     time_words,
 )
 from raglab.extensions.clarification.statements import Statement, statements, value_key
@@ -66,7 +67,9 @@ def mention(part: str, request: ReplyRequest) -> Mention | None:
     reading = _reading_named(part, request)
     if reading is None:
         return _task_beside(part, request)
-    return Mention(Reply("chosen", reading.value), _rest(part, reading, request))
+    own = plain(own_text(reading, request))
+    bounds = tuple(words for words in expression("bounding").findall(part) if not _holds(own, words))
+    return Mention(Reply("chosen", reading.value), bounds or _rest(part, reading, request))  # `under 45 minutes`
 
 
 def _task_beside(part: str, request: ReplyRequest) -> Mention | None:
@@ -95,7 +98,7 @@ def _reading_named(part: str, request: ReplyRequest) -> GapReading | None:
     return (
         by_place(bare(part), request)
         or _by_initials(bare(part), readings)
-        or _by_value(part, readings)
+        or _by_value(part, request)
         or _by_words(part, request)
         or _by_task(part, request)
         or by_time(part, request)
@@ -114,11 +117,11 @@ def _rest(part: str, reading: GapReading, request: ReplyRequest) -> tuple[str, .
     if by_time(part, request) == reading:  # before and behind its article: `celui du debut`, `l'ancien`
         times = time_words("newer", "older")
         residue = times.sub(" ", without_names(bare(times.sub(" ", part)), reading))
-    by_words = _by_value(part, request.readings) or _by_words(part, request)
+    by_words = _by_value(part, request) or _by_words(part, request)
     if by_size(part, request) == reading and residue == bare(part) and by_words is None:  # `less` turns a name down
         residue = re.sub(whole_words((*entries("smaller"), *entries("larger"))), " ", residue)
     for value in values_in(residue):
-        if value_key(value.text) in held_values(reading):
+        if {sum_key(value.text), value_key(value.text)} & held_values(reading, request):
             residue = residue.replace(value.text, " ")
     if _by_task(part, request) == reading:
         residue = expression(f"task_{reading.value}").sub(" ", expression(reading.value).sub(" ", residue))
@@ -258,9 +261,11 @@ def by_place(text: str, request: ReplyRequest) -> GapReading | None:
     among = re.search(rf" of (?:the )?{_cardinal(len(readings))}$", text)  # `the last of the three`
     words = tokens(text[: among.start()]) if among else words
     rest = [word for word in words if word not in {*entries("polite"), *entries("option"), *entries("articles"), "of"}]
+    is_dated = request.kind == "date_scope"  # then `the last` is the newest, `the first version` the oldest
     if re.fullmatch("|".join(entry.partition("=")[2] for entry in entries("ordinals")), rest[0] if rest else ""):
-        rest = [rest[0], *(word for word in rest[1:] if stem(word) not in heads() | asked_stems(request))]
-    if len(rest) != 1:
+        beside = asked_stems(request) if is_dated else heads() | asked_stems(request)
+        rest = [rest[0], *(word for word in rest[1:] if stem(word) not in beside)]
+    if len(rest) != 1 or (is_dated and rest[0] in entries("last_one")):
         return None
     named = _place_named(rest[0], len(readings), is_numbered=bool(expression("option").search(text)))
     return None if named is None else readings[named]
@@ -296,25 +301,41 @@ def _by_initials(text: str, readings: Sequence[GapReading]) -> GapReading | None
     return named[0] if len(named) == 1 and len(words[0]) >= NAME_LETTERS else None
 
 
+def sums_spelled(text: str) -> str:
+    """A plain text whose sums and shares have signs in the place of names: `25 euros`, `5 per cent`."""
+    for sign, _, name in (entry.partition("=") for entry in entries("money")):
+        text = re.sub(rf"(\d) ?{name}(?!\w)", rf"\1 {sign}", text)
+    return text
+
+
+@lru_cache(maxsize=1 << 12)
+def sum_key(value: str) -> str:
+    """A value as two are compared where their signs count: `25 %` and `$25` are not £25."""
+    text = sums_spelled(plain(value))
+    return value_key(text) + "".join(re.findall("[£€$¥%]", text))
+
+
 def told_values(text: str) -> frozenset[str]:
-    """Values that a text prints, but bare numbers."""
-    return frozenset(value_key(value.text) for value in values_in(text) if value.kind != "number")
+    """Values that a text prints, but bare numbers; each without its sign too, which a document may leave out."""
+    values = [value.text for value in values_in(text) if value.kind != "number"]
+    return frozenset(key(value) for value in values for key in (sum_key, value_key))
 
 
-def held_values(reading: GapReading) -> frozenset[str]:
-    """Values that a reading prints, numbers too."""
-    return frozenset(value_key(value.text) for value in values_in(plain(f"{reading.text} {reading.quote}")))
+def held_values(reading: GapReading, request: ReplyRequest) -> frozenset[str]:
+    """Values that a reading prints, numbers too: its own of a shared row or sentence, of its row in a column asked."""
+    asked, cells = asked_stems(request), [fact for fact in statements_beside(reading, request) if fact.head]
+    apart = [fact for fact in cells if not shared_stems(asked, stems(fact.head))]
+    values = frozenset(sum_key(value.text) for value in values_in(plain(own_text(reading, request))))
+    return values - {sum_key(fact.value) for fact in apart if len(apart) < len(cells)}
 
 
-def _by_value(part: str, readings: Sequence[GapReading]) -> GapReading | None:
-    """The only reading whose quote holds a value that a part of a reply prints."""
-    values = told_values(part)
-    held = [reading for reading in readings if values & held_values(reading)]
-    if not values:  # a sum without its sign; one figure alone is a place
+def _by_value(part: str, request: ReplyRequest) -> GapReading | None:
+    """The only reading that holds a value that a part of a reply prints."""
+    told, by_reading = told_values(part), {reading: held_values(reading, request) for reading in request.readings}
+    held = [reading for reading, values in by_reading.items() if told & values]
+    if not told:  # a sum without its sign; one figure alone is a place
         figures = frozenset(re.findall(r"(?<![\w.,])\d{2,}(?![\w.,]\d)", part))
-        held = [
-            reading for reading in readings if figures & {re.sub(r"\D", "", value) for value in held_values(reading)}
-        ]
+        held = [reading for reading, values in by_reading.items() if figures & {re.sub(r"\D", "", v) for v in values}]
     return held[0] if len(held) == 1 else None
 
 
@@ -350,11 +371,6 @@ def _by_quote(part: str, request: ReplyRequest) -> GapReading | None:
 def _placing_words(part: str, request: ReplyRequest) -> frozenset[str]:
     """Stems of a part that may be those of a heading."""
     return content_words(part, request) - _word_stems(("holders",))
-
-
-def has(names: frozenset[str], word: str) -> bool:
-    """Whether a stem is one of some names, or a form of it."""
-    return word in names or any(meets(word, name) for name in names)
 
 
 def _by_task(part: str, request: ReplyRequest) -> GapReading | None:
@@ -423,13 +439,13 @@ def own_value(part: str, request: ReplyRequest) -> Reply | None:
     if not words or not request.documents or re.fullmatch(r"\d{1,2}", text):  # `9` is the place of none
         return None
     kinds = _kinds(request)
+    wanted = frozenset(stems(request.field)) - heads()
     stated = [fact for fact in statements(request.documents) if not kinds or fact.kind in kinds]
-    key = value_key(text)
-    whole = [
-        fact
-        for fact in stated
-        if key and key in {value_key(fact.label), value_key(fact.name), value_key(fact.value), value_key(fact.heading)}
-    ]
+    texts = {fact: f"{fact.label} {fact.head or fact.table} {fact.heading} {fact.text}" for fact in stated}
+    stated = [fact for fact in stated if wanted <= shared_stems(wanted, stems(texts[fact]))]  # of no other field
+    key_of = value_key if value_key(text) == sum_key(text) else sum_key
+    key = key_of(text)
+    whole = [fact for fact in stated if key in map(key_of, (*fact[:3], fact.name, fact.heading))]  # label, head, value
     if not whole:
         own = words - shared_stems(words, asked_stems(request))
         whole = [

@@ -22,7 +22,7 @@ _FIGURE = re.compile(r"\d[\d.,\s\u00a0\u202f']*")
 
 def statement_of(reading: GapReading, request: ReplyRequest) -> Statement | None:
     """The statement of the documents that a reading is, as its quote and value tell; None where there is none."""
-    key, stated = value_key(reading.value), _statements_beside(reading, request)
+    key, stated = value_key(reading.value), statements_beside(reading, request)
     named = [
         statement
         for statement in stated
@@ -31,7 +31,7 @@ def statement_of(reading: GapReading, request: ReplyRequest) -> Statement | None
     return next(iter(named or (stated if len({statement.value for statement in stated}) == 1 else ())), None)
 
 
-def _statements_beside(reading: GapReading, request: ReplyRequest) -> tuple[Statement, ...]:
+def statements_beside(reading: GapReading, request: ReplyRequest) -> tuple[Statement, ...]:
     """Statements of the sentence or row that a reading quotes."""
     texts = tuple(chunk.full_text for chunk in request.documents)
     return _statements_of(plain(reading.quote), texts) if reading.quote else ()
@@ -90,7 +90,7 @@ def own_text(reading: GapReading, request: ReplyRequest) -> str:
     own = own_name(reading, request)
     if not _is_shared(reading, request):
         return f"{own} {reading.text} {reading.quote}"
-    stated, beside = statement_of(reading, request), _statements_beside(reading, request)
+    stated, beside = statement_of(reading, request), statements_beside(reading, request)
     # What stands behind a value is of it: `£4 until May`. Then nothing before it is.
     if stated is None or stated.form != "sentence" or any(statement.head for statement in beside):
         return own
@@ -174,7 +174,7 @@ def by_heading(words: frozenset[str], request: ReplyRequest) -> GapReading | Non
     if not words:
         return None
     headed = {reading: heading_stems(reading, request) for reading in request.readings}
-    fitting = [reading for reading, names in headed.items() if all(_has(names, word) for word in words)]
+    fitting = [reading for reading, names in headed.items() if all(has(names, word) for word in words)]
     if len(fitting) != 1:
         return None
     apart = [
@@ -182,7 +182,7 @@ def by_heading(words: frozenset[str], request: ReplyRequest) -> GapReading | Non
         for reading in request.readings
         if reading != fitting[0]
     ]
-    return None if any(_has(names, word) for names in apart for word in words) else fitting[0]
+    return None if any(has(names, word) for names in apart for word in words) else fitting[0]
 
 
 def heading_stems(reading: GapReading, request: ReplyRequest) -> frozenset[str]:
@@ -204,12 +204,13 @@ def by_page(part: str, request: ReplyRequest) -> GapReading | None:
             return None
         placed[reading] = [
             request.documents[each.place].page
-            for each in _statements_beside(reading, request)
+            for each in statements_beside(reading, request)
             if (each.value, each.label) == (stated.value, stated.label)
         ]
     fitting = [reading for reading, own in placed.items() if pages[0] in own]
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _has(names: frozenset[str], word: str) -> bool:
+def has(names: frozenset[str], word: str) -> bool:
+    """Whether a stem is one of some names, or a form of it."""
     return word in names or any(meets(word, name) for name in names)

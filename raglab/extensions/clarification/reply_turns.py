@@ -21,6 +21,7 @@ from raglab.extensions.clarification.clarified_requests import (
     with_fallbacks,
 )
 from raglab.extensions.clarification.default_rows import application_of, pending_of
+from raglab.extensions.clarification.language_words import plain
 from raglab.extensions.clarification.option_defaults import KIND, option_values
 from raglab.extensions.clarification.pinned_documents import PinnedDocuments
 from raglab.extensions.clarification.question_texts import field_text
@@ -197,7 +198,7 @@ def _question_text(record: Mapping[str, Any], question: str | None) -> str:
 def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
     """Learn what the reply names, then answer the request filled in by it, show it again, or end it (rule S5.4)."""
     waiting, matter = _waiting(matter, turn)
-    reply = turn.calls.reply(answer, _reply_request(waiting, matter))
+    reply = _of_what_was_declined(turn.calls.reply(answer, _reply_request(waiting, matter)), answer, waiting, matter)
     if reply.kind == "not_understood":
         return _show_again(waiting, matter, (), turn.say(NOT_NAMED, reply=f"{answer!r:.80}"))
     _learn(matter, reply, turn)
@@ -207,6 +208,15 @@ def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
     if reply.kind == "own_value":
         return _answer_own_value(waiting, reply)
     return _answer_value(waiting, matter, reply)
+
+
+def _of_what_was_declined(reply: Reply, answer: str, waiting: Waiting, matter: Open) -> Reply:
+    """A reply as a choice of a declined value where it says its name; a cell of its row alone takes nothing back."""
+    gone = [each for each in waiting.gap.readings if each.value in matter.turned_down and each.quote == reply.quote]
+    if reply.kind != "own_value" or not gone:
+        return reply
+    named = next((reading for reading in gone if plain(reading.value) in plain(answer)), None)
+    return Reply("not_understood") if named is None else Reply("chosen", named.value)
 
 
 def _waiting(matter: Open, turn: Turn) -> tuple[Waiting, Open]:
