@@ -271,8 +271,8 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
         gap, pinned = _document_gap(turn, parsed, pinned)
     if gap is not None:
         waiting = waiting_of(turn, parsed, _keyed_gap(turn, parsed, gap, pinned), pinned, domain)
-        named = _named_reading(waiting)
-        return fill_in(waiting) if named is None else finish_request(waiting, waiting.read(named), [])
+        value = _named_reading(waiting)
+        return fill_in(waiting) if value is None else finish_request(waiting, waiting.read(value), [])
     reading = _complete_reading(turn, parsed, pinned, hits)
     if reading is not None:
         return answer_reading(turn, parsed, reading, domain, {})
@@ -296,10 +296,8 @@ def _keyed_gap(turn: Turn, parsed: ParsedQuestion, gap: QuestionGap, pinned: Pin
     if {*stems(name)} <= {*stems(" ".join(topic))}:  # else it is none of the question's words: of a pack, or a part
         name = " ".join(word for word in topic if stem(word) in stems(name) or not is_kind_word(word))[:LONGEST]
     # A column of 2024 is the latest of one table and the earliest of the next: its vote is on a choice among these.
-    limits = {
-        *limiting_words(text),
-        *(re.findall(r"\d+", " ".join(reading.value for reading in gap.readings)) if gap.kind == "date_scope" else ()),
-    }
+    times = [reading.value for reading in gap.readings] if gap.kind == "date_scope" else []
+    limits = {*limiting_words(text), *re.findall(r"\d+", " ".join(times))}
     limits = set() if gap.kind in {PAGE_SCOPE, "intent"} else limits
     suffix = "".join((*axis, f":{' '.join(sorted(limits))}"[: LONGEST // 2] if limits else ""))
     known = [row.target_field.partition(":") for row in turn.log.rows(doctype=pinned.doctype)]
