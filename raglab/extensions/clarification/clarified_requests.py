@@ -6,6 +6,7 @@ filled in: by the learned default where its gate says apply, else by the user, o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +15,7 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from raglab.answering.extractive import expected_kind
 from raglab.audit.default_table import DefaultUse, RowKey
 from raglab.decimals import decimals
 from raglab.decision.checks import Check
@@ -32,11 +34,11 @@ from raglab.default_learner import (
 )
 from raglab.extensions.clarification.gap_candidates import clear_statement, is_field_alone, own_topic
 from raglab.extensions.clarification.gaps import LONGEST
-from raglab.extensions.clarification.language_words import plain, stem, stems
+from raglab.extensions.clarification.language_words import entries, expression, plain, stem, stems
 from raglab.extensions.clarification.option_defaults import learn_options
 from raglab.extensions.clarification.pinned_documents import PinnedDocuments
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
-from raglab.extensions.clarification.question_parsing import is_kind_word
+from raglab.extensions.clarification.question_parsing import is_kind_word, topic_words, wanted_kinds
 from raglab.extensions.clarification.question_texts import (
     applied_default,
     default_sentence,
@@ -48,7 +50,7 @@ from raglab.extensions.clarification.question_texts import (
 from raglab.extensions.clarification.replies import DOCUMENT, LAST_PAGE, PAGE_SCOPE
 from raglab.extensions.clarification.reply_names import MORE_TASKS
 from raglab.extensions.clarification.scope_answers import narrow_to_chunks
-from raglab.extensions.clarification.statements import value_key
+from raglab.extensions.clarification.statements import statements, value_key
 from raglab.extensions.clarification.turns import Clarification, Turn
 from raglab.extensions.clarification.value_readings import (
     READ,
@@ -56,6 +58,7 @@ from raglab.extensions.clarification.value_readings import (
     chunks_in_scope,
     domain_checks,
     extend_response,
+    quoted_reading,
     read_field_value,
     read_gap_value,
     reading_response,
@@ -70,10 +73,13 @@ from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseRecord
 from raglab.store.database import UnwritableLogError
 from raglab.values import Chunk
+from raglab.words import split_words
 
 if TYPE_CHECKING:
     from raglab.live.system import System
 
+LIMITS = ("smaller", "larger", "older", "lapsed", "during", "once_over", "page")  # words that limit a question
+STATED = frozenset({"field_type", "implicit_entity", PAGE_SCOPE})  # kinds whose values are statements, or lead to them
 UNLOGGED = "the audit log cannot be written: nothing was asked back, filled in or learned"
 
 
@@ -115,7 +121,10 @@ class Waiting(NamedTuple):
         return self._replace(gap=self.gap._replace(readings=tuple(order), reason=reason))
 
     def read(self, value: str) -> ValueReading:
-        """What a value leads to."""
+        """What a value leads to; what a user named beside the pages on offer is a statement."""
+        reading = next((reading for reading in self.gap.readings if reading.value == value), None)
+        if self.gap.kind == PAGE_SCOPE and reading is not None and reading.quote:
+            return quoted_reading(reading, self.pinned.chunks, self.parsed)
         return read_gap_value(self.gap, value, self.parsed, self.pinned.chunks, self.turn.calls)
 
     def shown(self, value: str) -> str:
@@ -168,9 +177,10 @@ def _clarified(
       UnwritableLogError: the log cannot be written.
     """
     log = audit_log(system)
-    read: dict[str, Any] = (
-        {} if parsed is None else {"parsed": logged_fields(parsed), "parser": calls.names()["parser"]}
-    )
+    read: dict[str, Any] = {}
+    if parsed is not None:  # its text is a column of its own
+        fields = parsed.model_dump(mode="json", exclude={"question", "documents"})
+        read = {"parsed": fields, "parser": calls.names()["parser"]}
     with system.log_outages.writing(AUDIT, required=system.audit_required, ends=False):
         logged_as, resumed = log_request(log, request, system, **read)
         # Silence of an earlier turn counts before this one is decided, so that it decides under what was learned then.
@@ -181,11 +191,6 @@ def _clarified(
     ms = {**response.record.ms, "total": 1e3 * (perf_counter() - start)}
     response = Response(response, response.record._replace(ms=ms))
     return log_answer(log, logged_as, response, request.now, system)
-
-
-def logged_fields(parsed: ParsedQuestion) -> dict[str, Any]:
-    """Fields of a question as the log keeps them: its text is a column of its own."""
-    return parsed.model_dump(mode="json", exclude={"question", "documents"})
 
 
 def _parse(request: Request, clarification: Clarification, calls: ProtocolCalls) -> ParsedQuestion | None:
@@ -270,8 +275,9 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
     if gap is None and not pinned.chunks:
         gap, pinned = _document_gap(turn, parsed, pinned)
     if gap is not None:
-        gap = gap._replace(field=_row_field(turn, parsed, gap.field, pinned))
-        return fill_in(waiting_of(turn, parsed, gap, pinned, domain))
+        waiting = waiting_of(turn, parsed, _keyed_gap(turn, parsed, gap, pinned), pinned, domain)
+        value = _named_reading(waiting)
+        return fill_in(waiting) if value is None else finish_request(waiting, waiting.read(value), [])
     reading = _complete_reading(turn, parsed, pinned, hits)
     if reading is not None:
         return answer_reading(turn, parsed, reading, domain, {})
@@ -283,19 +289,55 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
     return turn.answer()
 
 
-def _row_field(turn: Turn, parsed: ParsedQuestion, field: str, pinned: PinnedDocuments) -> str:
-    """The field with all that the question names, as the first row of the same words spells it (rule S5.1).
+def _keyed_gap(turn: Turn, parsed: ParsedQuestion, gap: QuestionGap, pinned: PinnedDocuments) -> QuestionGap:
+    """The gap under all that the question names, as the first row of the same words spells it (rule S5.1).
 
     A vote on the deposit for a pet is none on every deposit, and `deposit for pets` asks for what `pet deposit` does.
+    What limits a question stands behind a colon: a vote on the deposit is none on that of 2024, nor on the smallest.
     """
-    name, *axis = field.partition(":")
-    topic = own_topic(plain(parsed.question), pinned.chunks)
+    name, *axis = gap.field.partition(":")
+    text = plain(parsed.question)
+    topic = own_topic(text, pinned.chunks)
     if {*stems(name)} <= {*stems(" ".join(topic))}:  # else it is none of the question's words: of a pack, or a part
         name = " ".join(word for word in topic if stem(word) in stems(name) or not is_kind_word(word))[:LONGEST]
-    words = {*stems(name)}
+    # A column of 2024 is the latest of one table and the earliest of the next: its vote is on a choice among these.
+    times = [reading.value for reading in gap.readings] if gap.kind == "date_scope" else []
+    limits = {*limiting_words(text), *re.findall(r"\d+", " ".join(times))}
+    limits = set() if gap.kind in {PAGE_SCOPE, "intent"} else limits
+    suffix = "".join((*axis, f":{' '.join(sorted(limits))}"[: LONGEST // 2] if limits else ""))
     known = [row.target_field.partition(":") for row in turn.log.rows(doctype=pinned.doctype)]
-    same = [before for before, *of in known if of == axis and {*stems(before)} == words]
-    return "".join((name if name in same else next(iter(same), name), *axis))
+    same = [before for before, *of in known if "".join(of) == suffix and _row_words(before) == _row_words(name)]
+    return gap._replace(field=f"{name if name in same else next(iter(same), name)}{suffix}")
+
+
+def _row_words(name: str) -> frozenset[str]:
+    """Stems that tell a row from others: `price of the kit` asks for what `how much is the kit` does."""
+    words = [word for word in split_words(plain(name)) if stems(word)]
+    return frozenset(stem(word) for word in words if not expression("paid").fullmatch(word)) or frozenset(stems(name))
+
+
+def _named_reading(waiting: Waiting) -> str | None:
+    """The only value whose words a question names, some of them in the name of a document: `the head of school`."""
+    text = plain(waiting.parsed.question)
+    known = frozenset(map(stem, {*topic_words(text)}.difference(own_topic(text, waiting.pinned.chunks))))
+    own = {reading.value: frozenset(stems(reading.value)) for reading in waiting.gap.readings}
+    named = [value for value, words in own.items() if words <= frozenset(stems(text)) and words & known]
+    return named[0] if len(named) == 1 and not limiting_words(text) else None
+
+
+def limiting_words(text: str) -> tuple[str, ...]:
+    """What limits a question in plain letters beside its topic, sorted: numbers, a size, a time, a place.
+
+    Example:
+      >>> limiting_words("what was the minimum fee in 2024?"), limiting_words("how much is the fee now?")
+      (('2024', 'minimum', 'was'), ())
+    """
+    limits = {match[0] for key in LIMITS for match in expression(key).finditer(text)}
+    limits |= {match[0] for match in expression("newer").finditer(text) if match[0] not in entries("filler")}
+    limits |= {word for word in split_words(text) if word.isdigit()}
+    # `where do i pay the fee?` asks for no sum, whatever it names.
+    is_placing = expected_kind(text) == "name" and expression("who").search(text) is None
+    return tuple(sorted({*limits, *(["name"] if is_placing else [])}))
 
 
 def _complete_reading(
@@ -339,8 +381,8 @@ def waiting_of(
 ) -> Waiting:
     """A request with the most specific row of what it leaves out (rule S5.7).
 
-    A value that was learned under another spelling is offered as it was learned, and a page or task that users named
-    before is on offer too.
+    A value that was learned under another spelling is offered as it was learned, and a page, task or statement that
+    users named before is on offer too.
     """
     rows = turn.log.rows(gap.field, pinned.doctype)
     row = lookup(rows, gap.field, pinned.doctype, pinned.conditions)
@@ -354,9 +396,19 @@ def waiting_of(
         readings = list(gap.readings)
     pages = {*(str(chunk.page) for chunk in pinned.chunks), LAST_PAGE}
     beside = {PAGE_SCOPE: pages, "intent": {*MORE_TASKS}}.get(gap.kind, set())
-    beside -= {reading.value for reading in readings}
-    readings += [GapReading(value) for value in votes if value in beside and votes[value] > 0.0]
+    offered = {reading.value for reading in readings}
+    for value in (value for value in votes if votes[value] > 0.0 and value not in offered):
+        quote = "" if value in beside or gap.kind not in STATED else _stated_text(value, parsed, pinned)
+        readings += [GapReading(value, quote)] if quote or value in beside else []
     return Waiting(turn, parsed, gap._replace(readings=tuple(readings)), pinned, row, tuple(domain))
+
+
+def _stated_text(value: str, parsed: ParsedQuestion, pinned: PinnedDocuments) -> str:
+    """The only text of the kind that is asked for whose label or value a user named beside what was on offer, or ''."""
+    kinds, key = wanted_kinds(plain(parsed.question)), value_key(value)
+    facts = (fact for fact in statements(pinned.chunks) if key in {value_key(fact.label), value_key(fact.value)})
+    texts = {fact.text for fact in facts if not kinds or fact.kind in kinds}
+    return texts.pop() if len(texts) == 1 else ""
 
 
 class Prospect(NamedTuple):
@@ -417,7 +469,8 @@ def fill_in(waiting: Waiting) -> Response:
     # A default is applied where it fills something in: one that reads nothing was tried, and is evidence against it.
     if prospect.is_silent and not first.failed:
         verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
-        response = finish_request(waiting, first, [default_warning(waiting, row, best)])
+        warning = default_sentence(row, waiting.shown(best), request.language, turn.pack)
+        response = finish_request(waiting, first, [warning])
         use = DefaultUse(row, best, verdict, waiting.gap.kind, waiting.pinned.conditions)
         named = {"default_applied": applied_default(use)}
         extended = extend_response(response, named, [])
@@ -541,11 +594,6 @@ def _answer_narrowed(turn: Turn, narrowed: Any) -> Response:  # noqa: ANN401 - a
 
 
 # --- sentences
-
-
-def default_warning(waiting: Waiting, row: ClarificationDefault, value: str) -> str:
-    """A default that was applied, as a warning says it."""
-    return default_sentence(row, waiting.shown(value), waiting.request.language, waiting.turn.pack)
 
 
 def vain_warning(waiting: Waiting, tried: Sequence[str]) -> str:

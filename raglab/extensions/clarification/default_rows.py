@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from raglab.audit.default_table import Application, Pending, RowKey
@@ -42,6 +41,25 @@ from raglab.store.log_tables import (
 Rows: TypeAlias = dict[str, ClarificationDefault]  # by row_id
 
 
+_RIGHT = frozenset({"explicit_yes", "implicit_ok"})
+
+
+class SignalEvent(NamedTuple):
+    """What a user's word or silence says of a value: the value, the signal's name, and what it was corrected to."""
+
+    value: str
+    signal: str
+    corrected_to: str | None
+
+    @property
+    def success(self) -> str | None:
+        """Value that was accepted, named, or confirmed by silence; None where none was."""
+        return self.corrected_to if self.signal == "explicit_no" else self.value if self.signal in _RIGHT else None
+
+
+NO_SIGNAL = SignalEvent("", "", None)
+
+
 class Change(NamedTuple):
     """One event that changes the default table, with all that the change depends on.
 
@@ -53,12 +71,10 @@ class Change(NamedTuple):
     kind: str
     row_id: str
     key: RowKey
-    value: str
-    signal: str
-    corrected_to: str | None
+    event: SignalEvent
     conditions: Mapping[str, str]
     learner: DefaultLearner
-    split: Split | None
+    split: Split | None = None
 
 
 def fold(rows: Mapping[str, ClarificationDefault], change: Change) -> tuple[ClarificationDefault, ...]:
@@ -70,7 +86,7 @@ def fold(rows: Mapping[str, ClarificationDefault], change: Change) -> tuple[Clar
     if change.kind == "met":
         return (met(row, now=change.at),)
     if change.kind == "signal":
-        vote: Any = (change.value, change.signal, change.corrected_to)
+        vote: Any = change.event
         more: dict[str, Any] = {"conditions": change.conditions or None, "learner": change.learner}
         return (update(row, *vote, now=change.at, **more),)
     row_split = change.split
@@ -82,25 +98,14 @@ ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # of a row that is made for its nam
 
 
 def row_id_of_key(key: RowKey) -> str:
-    """Name of the row of a key, checked once."""
-    target_field, doctype, conditions = key
-    return _row_id(target_field, doctype, tuple(sorted(conditions.items())))
-
-
-@lru_cache(maxsize=1024)
-def _row_id(target_field: str, doctype: str, conditions: tuple[tuple[str, str], ...]) -> str:
-    return empty_row(RowKey(target_field, doctype, dict(conditions)), ANY_TIME).row_id
+    """Name of the row of a key."""
+    return empty_row(key, ANY_TIME).row_id
 
 
 def empty_row(key: RowKey, now: datetime) -> ClarificationDefault:
     """Row without a vote."""
     target_field, doctype, conditions = key
     return init(target_field, doctype, dict(conditions) or None, now=now)
-
-
-def replay_changes(log: Entries) -> Rows:
-    """Rows from their changes alone."""
-    return {row.row_id: row for row in row_versions(log)}
 
 
 def row_versions(log: Entries, row_id: str | None = None, until: int | None = None) -> Iterator[ClarificationDefault]:
@@ -147,9 +152,7 @@ def change_of(log: Entries, row: Mapping[str, Any], known: dict[str, DefaultLear
         kind=row["kind"],
         row_id=row["row_id"],
         key=RowKey(target_field, doctype, conditions),
-        value=row["value"],
-        signal=row["signal"],
-        corrected_to=row["corrected_to"],
+        event=SignalEvent(row["value"], row["signal"], row["corrected_to"]),
         conditions=row["conditions"],
         learner=learner_of(log, row["learner"], {} if known is None else known),
         split=None if row["found"] is None else stored_split(row["found"]),
@@ -164,9 +167,7 @@ def append_change(log: Entries, change: Change, *, request_id: str, learner: str
         "request_id": request_id,
         "row_id": change.row_id,
         "key": [change.key.target_field, change.key.doctype, dict(change.key.sub_conditions)],
-        "value": change.value,
-        "signal": change.signal,
-        "corrected_to": change.corrected_to,
+        **change.event._asdict(),
         "conditions": dict(change.conditions),
         "learner": learner,
         "found": None if change.split is None else change.split._asdict(),
@@ -257,49 +258,6 @@ def parse_row(body: Mapping[str, Any]) -> ClarificationDefault:
         return ClarificationDefault.model_validate(body)
 
 
-_RIGHT = frozenset({"explicit_yes", "implicit_ok"})
-
-
-class SignalEvent(NamedTuple):
-    """What a user's word or silence says of a value: the value, the signal's name, and what it was corrected to."""
-
-    value: str
-    signal: str
-    corrected_to: str | None
-
-    @property
-    def success(self) -> str | None:
-        """Value that was accepted, named, or confirmed by silence; None where none was."""
-        return self.corrected_to if self.signal == "explicit_no" else self.value if self.signal in _RIGHT else None
-
-    def change(
-        self,
-        kind: str,
-        row_id: str,
-        key: RowKey,
-        conditions: Mapping[str, str],
-        learner: DefaultLearner,
-        at: datetime,
-        split: Split | None = None,
-    ) -> Change:
-        """The change of a row that it makes; `split`, where the row was looked at for one."""
-        return Change(
-            at=at,
-            kind=kind,
-            row_id=row_id,
-            key=key,
-            value=self.value,
-            signal=self.signal,
-            corrected_to=self.corrected_to,
-            conditions=conditions,
-            learner=learner,
-            split=split,
-        )
-
-
-NO_SIGNAL = SignalEvent("", "", None)
-
-
 def record_request(
     log: Entries, request_id: str, key: RowKey, learner: DefaultLearner, at: datetime
 ) -> ClarificationDefault:
@@ -309,7 +267,7 @@ def record_request(
     once = digest(canonical_json([request_id, row_id, "met"]), 32)
     if known is not None and log.row(CHANGES, once=once) is not None:
         return known
-    change = NO_SIGNAL.change("met", row_id, key, {}, learner, at)
+    change = Change(at, "met", row_id, key, NO_SIGNAL, {}, learner)
     return append_change(
         log, change, request_id=request_id, learner=record_learner(log, learner, utc_text(at)), once=once
     )[row_id]
@@ -337,12 +295,12 @@ def record_signal(
     settings = record_learner(log, learner, utc_text(at))
     of = _conditioned_key(log, key, conditions)
     row_id = row_id_of_key(of)
-    change = signal.change("signal", row_id, of, conditions, learner, at)
+    change = Change(at, "signal", row_id, of, signal, conditions, learner)
     versions = append_change(log, change, request_id=request_id, learner=settings, once=once)
     row = versions[row_id]
     row_split = stratify(row, learner, success=signal.success, conditions=conditions)
     if row_split is not None:
-        look = NO_SIGNAL.change("look", row_id, of, {}, learner, at, row_split)
+        look = Change(at, "look", row_id, of, NO_SIGNAL, {}, learner, row_split)
         once = digest(canonical_json([row_id, row.looks, "look"]), 32)
         versions |= append_change(log, look, request_id=request_id, learner=settings, once=once)
     return tuple(versions.values())
@@ -381,18 +339,9 @@ def pending_of(log: Entries, request_id: str) -> Pending | None:
         audit=row["audit"] or {},
     )
     return Pending(
-        request_id=request_id,
-        question=record["question"],
-        documents=tuple(record["documents"]),
-        session=record["session"],
+        **_use_of(log, record, row),
         parsed=record["parsed"],
         clarification=request,
-        kind=row["kind"],
-        key=key_of_row(log, row["row_id"]),
-        version=row["version"],
-        confidence=row["confidence"],
-        gate=row["gate"],
-        conditions=row["conditions"],
         tried=tuple(row["tried"]),
         policy_id=record["policy_id"],
         fingerprint=record["fingerprint"],
@@ -402,21 +351,14 @@ def pending_of(log: Entries, request_id: str) -> Pending | None:
 def application_of(log: Entries, request_id: str) -> Application | None:
     """Default that was last applied silently to a request."""
     record, row = request_row(log, request_id), log.row(APPLICATIONS, request_id=request_id)
-    if row is None:
-        return None
-    return Application(
-        request_id=request_id,
-        value=row["value"],
-        kind=row["kind"],
-        key=key_of_row(log, row["row_id"]),
-        version=row["version"],
-        confidence=row["confidence"],
-        gate=row["gate"],
-        conditions=row["conditions"],
-        question=record["question"],
-        documents=tuple(record["documents"]),
-        session=record["session"],
-    )
+    return None if row is None else Application(**_use_of(log, record, row), value=row["value"])
+
+
+def _use_of(log: Entries, record: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request and its use of a row of the default table are."""
+    used = {name: row[name] for name in ("request_id", "kind", "version", "confidence", "gate", "conditions")}
+    about = {"question": record["question"], "session": record["session"], "documents": tuple(record["documents"])}
+    return {**used, **about, "key": key_of_row(log, row["row_id"])}
 
 
 def key_of_row(log: Entries, row_id: str) -> RowKey:

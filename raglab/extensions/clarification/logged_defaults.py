@@ -19,7 +19,7 @@ from raglab.extensions.clarification.default_rows import (
     pending_of,
     record_request,
     record_signal,
-    replay_changes,
+    row_versions,
     sort_rows,
 )
 from raglab.extensions.clarification.replayed_defaults import ReplayedRows, replay_defaults, signal_changes
@@ -39,7 +39,7 @@ class LoggedDefaults:
 
     def rebuild(self, log: Entries) -> DefaultRows:
         """Rows from their changes alone."""
-        return sort_rows(replay_changes(log).values())
+        return sort_rows({row.row_id: row for row in row_versions(log)}.values())
 
     def meet(
         self, log: Entries, request_id: str, key: Key, learner: DefaultLearner, at: datetime

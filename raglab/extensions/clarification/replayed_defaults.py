@@ -123,11 +123,11 @@ def _replay_row(
     """Row of the version that is recorded, folded from the changes up to the one that made it."""
     of, version = row["row_id"], row["version"]
     record = events.version(of, version)
+    empty = empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"]))
     if record is None:
-        empty = empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"]))
         return empty, [] if version == empty.version else [f"row {of} has no version {version} in the log"]
     replayed_row, wrong = replay.compare(record)
-    return replayed_row or empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"])), wrong
+    return replayed_row or empty, wrong
 
 
 def _replay_default(

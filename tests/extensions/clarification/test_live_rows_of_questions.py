@@ -27,13 +27,19 @@ GATES: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity
 TEXTS = {
     "kennel.md": "Prices\n| Item | Price |\n|---|---|\n| Deposit (dogs) | £15 |\n| Deposit (cats) | £9 |\n"
     "| Deposit (keys) | £5 |",
+    "stable.md": "Prices\n| Item | Price |\n|---|---|\n| Deposit, cobs | £15 |\n| Deposit, ponies | £9 |\n"
+    "| Saddle | £7 |",
     "boats.md": "Prices\n| Item | Price |\n|---|---|\n| Mooring fee, winter | £90 |\n| Mooring fee, summer | £140 |\n"
     "| Mooring fee, guest | £12 |",
     "bateaux.md": "Tarifs\n| Poste | Prix |\n|---|---|\n| Droit d'amarrage, hiver | 90 € |\n"
     "| Droit d'amarrage, été | 140 € |",
+    "looms.md": "Hire\n| Item | 2024 | 2025 |\n|---|---|---|\n| Loom hire | £40 | £44 |",
+    "looms-next.md": "Hire\n| Item | 2025 | 2026 |\n|---|---|---|\n| Loom hire | £44 | £49 |",
+    "flying.md": "People\n| Name | Role |\n|---|---|\n| Ada Holt | Head of school |\n| Ben Farr | Head of gliders |",
     "sailing.md": "Launching\n\nLaunch from the slip. Do not launch at low water. Pay £4 first.",
     "rowing.md": "Launching\n\nCarry the shell to the pontoon. Never step on the hull. Pay £2 first.",
 }
+TAGS, VENDORS = {"doc_type": "paper"}, {"flying.md": {"vendor": "Kestrel School"}}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,7 @@ def club(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
         patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
         chunks = tuple(
-            Chunk(f"{name}#1", text, name, 1, tags={"doc_type": "paper"}, section=(text.split("\n")[0],))
+            Chunk(f"{name}#1", text, name, 1, tags=TAGS | VENDORS.get(name, {}), section=(text.split("\n")[0],))
             for name, text in TEXTS.items()
         )
         build_index(Corpus("club", chunks), place / "i", arms=("hybrid",), cache=None, **SMALL)
@@ -104,6 +110,70 @@ def test_the_same_words_are_one_row(
     assert applied is not None
     assert said in applied["value"]
     assert len(votes(put)) == 1
+
+
+LIMITED = (
+    ("kennel.md", "What is the deposit?", "keys", "What is the minimum deposit?"),
+    ("kennel.md", "What is the deposit?", "keys", "What was the deposit?"),
+    ("kennel.md", "What is the deposit?", "keys", "What is the deposit in 2023?"),
+    ("kennel.md", "What is the deposit?", "keys", "What is the deposit after 3 nights?"),
+    ("kennel.md", "What is the deposit?", "keys", "Where do I pay the deposit?"),
+    ("kennel.md", "What is the deposit?", "keys", "What is the deposit per page?"),
+    ("kennel.md", "What is the deposit?", "keys", "What is the newest deposit?"),
+    ("bateaux.md", "Quel est le droit d'amarrage ?", "été", "Quel était le droit d'amarrage ?"),
+    ("bateaux.md", "Quel est le droit d'amarrage ?", "été", "Quel est le droit d'amarrage minimum ?"),
+    ("bateaux.md", "Quel est le droit d'amarrage ?", "été", "Quel est le droit d'amarrage en 2023 ?"),
+)
+
+
+@pytest.mark.parametrize(("document", "first", "said", "limited"), LIMITED)
+def test_what_limits_a_question_is_part_of_what_it_asks(
+    put: Callable[..., Response], document: str, first: str, said: str, limited: str
+) -> None:
+    """A size, a time, a number, a place: what was learned without it is not applied to a question that states it."""
+    assert put(first, document, said)["status"] == "ok"
+    assert put(limited, document)["default_applied"] is None
+    assert put(first, document)["default_applied"] is not None
+
+
+@pytest.mark.parametrize("limited", ["What is the minimum deposit?", "What was the deposit?", "deposit in 2023?"])
+def test_a_limited_question_learns_for_itself(put: Callable[..., Response], limited: str) -> None:
+    """And its vote is none on the question without the limit."""
+    assert put(limited, "kennel.md", "cats")["status"] == "ok"
+    assert put(limited, "kennel.md")["default_applied"]["value"] == "Deposit (cats)"
+    assert put("What is the deposit?", "kennel.md")["clarification"]["target_field"] == "deposit"
+
+
+@pytest.mark.parametrize(
+    "later", ["price of mooring?", "What does mooring cost?", "Can you tell me the mooring fee now?"]
+)
+def test_a_word_for_what_is_paid_makes_no_row(put: Callable[..., Response], later: str) -> None:
+    """Fee, price and cost of one thing are asked for alike."""
+    assert put("What is the mooring fee?", "boats.md", "summer")["status"] == "ok"
+    assert put(later, "boats.md")["default_applied"]["value"] == "Mooring fee, summer"
+
+
+def test_a_year_is_learned_of_the_table_that_offers_it(put: Callable[..., Response]) -> None:
+    """2025 is the latest here and the earliest there: the next table is asked about."""
+    assert put("How much is loom hire?", "looms.md", "2025")["status"] == "ok"
+    assert put("loom hire?", "looms.md")["default_applied"]["value"] == "2025"
+    assert put("loom hire?", "looms-next.md")["clarification"]["candidate_values"] == ["2025", "2026"]
+
+
+def test_a_value_that_a_question_names_whole_is_not_overruled(put: Callable[..., Response]) -> None:
+    """Also where one of its words is in the name of the document's maker."""
+    assert put("Who is the head?", "flying.md", "gliders")["status"] == "ok"
+    assert "Ben Farr" in put("Who is the head?", "flying.md")["answer"]
+    named = put("Who is the head of school?", "flying.md")
+    assert (named["default_applied"], "Ada Holt" in named["answer"]) == (None, True)
+
+
+def test_what_a_user_named_beside_the_offer_is_known_the_next_time(put: Callable[..., Response]) -> None:
+    """The same wording is answered without a question."""
+    assert put("What is the deposit?", "stable.md", "the saddle")["status"] == "ok"
+    later = put("What is the deposit?", "stable.md")
+    assert later["default_applied"] is not None
+    assert "£7" in later["answer"]
 
 
 def test_what_was_done_with_a_part_before_is_done_again(put: Callable[..., Response]) -> None:
