@@ -270,7 +270,8 @@ def _by_words(field: str, chunks: Sequence[Chunk], about: str) -> Iterator[Field
         statement for statement in statements(chunks) if _is_named(statement, words) and not _is_former(statement)
     ]
     kinds = wanted_kinds(about)
-    stated = meeting(about, [each for each in stated if not kinds or each.kind in kinds], chunks)
+    stated = [statement for statement in stated if not kinds or statement.kind in kinds]
+    stated = meeting(about, stated, chunks) or stated
     printed = [
         statement for statement in stated if statement.form != "sentence" and statement.kind not in {"text", "number"}
     ]

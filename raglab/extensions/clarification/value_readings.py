@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from raglab.answering.extractive import piece_text
 from raglab.decision.checks import Check, answer_checks
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED, used_signals
@@ -30,6 +31,7 @@ from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.signals import NAMES, declaration, own_signal
+from raglab.text import pieces
 from raglab.thresholds import policy_thresholds
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
 
@@ -173,11 +175,15 @@ class _Statement:
         self.field_value, self.confidence = field_value, confidence
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        """The quote; before a row of several cells, the value that was read."""
-        del question, passages
+        """The quote; of a row of several cells after the value that was read, or each under its head where none was."""
+        del question
         value, quote = self.field_value
-        several = quote.count("; ") > 1 and value_key(value) != value_key(quote)
-        return Generation(f"{value}: {quote}" if several else quote, self.confidence, (0,))
+        rows = [
+            piece_text(piece) for piece in pieces(passages[0].full_text) if (piece.kind, piece.text) == ("row", quote)
+        ]
+        if value_key(value) == value_key(quote):
+            return Generation(next(iter(rows), quote), self.confidence, (0,))
+        return Generation(f"{value}: {quote}" if quote.count("; ") > 1 else quote, self.confidence, (0,))
 
 
 def reading_response(

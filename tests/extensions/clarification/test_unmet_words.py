@@ -17,7 +17,7 @@ from raglab.extensions.clarification.language_words import plain
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.extensions.clarification.statements import statements
 from raglab.live import trace_building
-from raglab.live.ask import ask
+from raglab.live.ask import ask, reply
 from raglab.live.system import System, build_index
 from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus
@@ -52,6 +52,7 @@ POTERIE = """## Ateliers
 Poids minimal d'une commande : 5 kg
 Début du stage : 7 avril 2025
 """
+NOW = datetime(2025, 9, 1, 9, tzinfo=UTC)
 PEOPLE = """## Rota
 | Duty | Weekdays | Weekend |
 |---|---|---|
@@ -245,6 +246,13 @@ def system(tmp_path: Path) -> Iterator[System]:
 )
 def test_end_to_end(system: System, question: str, status: str, word: str) -> None:
     """A refusal that says which word is not met; the answer to a clear question."""
-    response = ask(question, system=system, documents=["a.md"], now=datetime(2025, 9, 1, 9, tzinfo=UTC))
+    response = ask(question, system=system, documents=["a.md"], now=NOW)
     assert response["status"] == status
     assert word in (response["refusal_reason"] or response["answer"])
+
+
+def test_a_row_is_quoted_whole_with_its_heads(system: System) -> None:
+    """Where the question names no column of the row that the user means."""
+    ask("How much is entry?", system=system, documents=["a.md"], request_id="r", now=NOW)
+    answered = reply("r", "the day ticket", system=system, now=NOW)
+    assert answered["answer"] == "Day ticket - Adult: £17; Child under 14: £11; Time allowed: 6 hours"
