@@ -144,7 +144,8 @@ def _row_statements(piece: Piece, heading: str, columns: Sequence[Counter[str]])
             is_mixed = len({*columns[at]} - {"text"}) > 1
             own = Counter(map(_cell_kind, cells[named + 1 :])) if is_mixed else columns[at]
             kinds = {*own} - {"text"}
-            kind = kinds.pop() if len(kinds) == 1 and own["text"] < MOST_VOID * own.total() else kind
+            is_typed = all(each["text"] < MOST_VOID * each.total() for each in (own, columns[at]))
+            kind = kinds.pop() if len(kinds) == 1 and is_typed else kind
         if kind == "name" and not is_name(label):
             names = sum(column["name"] > 0 for column in columns[named + 1 :])
             name = cell.partition(",")[0].strip()
