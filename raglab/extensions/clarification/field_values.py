@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from raglab.extensions.clarification.gap_candidates import meeting
 from raglab.extensions.clarification.language_words import entries, expression, meets, plain, stems, whole_words
 from raglab.extensions.clarification.question_parsing import wanted_kinds
 from raglab.extensions.clarification.statements import Statement, heading_of, statements, value_key
-from raglab.extensions.clarification.value_kinds import NAME, TypedValue, values_in
+from raglab.extensions.clarification.value_kinds import NAME, RANGE, TypedValue, values_in
 from raglab.live.clarifier import FieldValue
 from raglab.packs import GENERIC, FieldPattern, FieldReading, Pack, compile_expression
 from raglab.text import fold_case, sentences
@@ -44,7 +45,7 @@ def read_value(field: str, chunks: Sequence[Chunk], /, *, pack: Pack = GENERIC, 
     """
     known = pack.fields.get(field)
     if known is None:
-        return _only(_by_words(field, chunks, wanted_kinds(plain(about))))
+        return _only(_by_words(field, chunks, plain(about)))
     if known.reading is None:
         return None
     reading = known.reading
@@ -213,7 +214,6 @@ _YEAR = re.compile(r"\d{4}")
 _RATE = re.compile(r"\s?(?:/|per\b|an?\b|par\b|du\b|le\b)\s?(?:miles?|km|kilom[eè]tres?|kilometers?)\b", re.IGNORECASE)
 _MORE = re.compile(r"\s(?:and\sa\s(?:half|quarter)|et\s(?:demie?|un\squart))\b", re.IGNORECASE)
 _EXTENSION = re.compile(r",?\s\(?(?:ext(?:ension)?|poste)\b\.?\s?\d{1,5}\)?", re.IGNORECASE)
-_RANGE = re.compile(r"\s?(?:to|through|à|~|–|—|-|…|\.\.\.)\s?\+?", re.IGNORECASE)
 _COUNTRY = re.compile(r"(?<![\w-])\+?\d{1,3}[\s-](?=$)")
 _ABBREVIATED = re.compile(r"\b(?:Inc|Corp|Co|Bros)$")
 _SUFFIX = {"amount": _RATE, "duration": _MORE, "phone": _EXTENSION}
@@ -250,11 +250,9 @@ def _joined(text: str, own: TypedValue, values: Sequence[TypedValue]) -> str | N
         start = country.start()
     if own.kind in {"quantity", "percentage"}:
         for value in values:  # `5 °C to 40 °C`
-            if value.kind == own.kind and value.start >= end and _RANGE.fullmatch(text[end : value.start]):
+            if value.kind == own.kind and value.start >= end and RANGE.fullmatch(text[end : value.start]):
                 end = value.end
-            elif (
-                value.end <= start and value.kind in {own.kind, "number"} and _RANGE.fullmatch(text[value.end : start])
-            ):
+            elif value.end <= start and value.kind in {own.kind, "number"} and RANGE.fullmatch(text[value.end : start]):
                 start = value.start
         if own.kind == "percentage" and (start, end) != (own.start, own.end):
             return None
@@ -263,15 +261,17 @@ def _joined(text: str, own: TypedValue, values: Sequence[TypedValue]) -> str | N
 
 
 # --- words of the documents
-def _by_words(field: str, chunks: Sequence[Chunk], kinds: frozenset[str]) -> Iterator[FieldValue]:
-    """Values of some kinds, of any where none is given, whose label is the field's words; rows before sentences."""
+def _by_words(field: str, chunks: Sequence[Chunk], about: str) -> Iterator[FieldValue]:
+    """Values of the kinds that a question asks for whose label is the field's words; rows before sentences."""
     words = stems(field.partition(":")[0].replace("_", " "))
     if not words:
         return
     stated = [
         statement for statement in statements(chunks) if _is_named(statement, words) and not _is_former(statement)
     ]
+    kinds = wanted_kinds(about)
     stated = [statement for statement in stated if not kinds or statement.kind in kinds]
+    stated = meeting(about, stated, chunks) or stated
     printed = [
         statement for statement in stated if statement.form != "sentence" and statement.kind not in {"text", "number"}
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from raglab.extensions.clarification.language_words import (
@@ -22,6 +23,7 @@ from raglab.extensions.clarification.language_words import (
 )
 from raglab.extensions.clarification.question_parsing import is_kind_word, topic_words, wanted_kinds, wanted_units
 from raglab.extensions.clarification.statements import Statement, statements, value_key
+from raglab.extensions.clarification.value_kinds import RANGE, values_in
 from raglab.live.clarifier import ParsedQuestion
 from raglab.numerals import dates_in
 from raglab.packs import GENERIC, Pack
@@ -30,12 +32,16 @@ from raglab.words import split_words
 
 LABEL, HEAD, TEXT, HEADING, FAR, RANK = 1.0, 0.9, 0.7, 0.6, 0.5, 0.1  # what a word counts for, by where it stands
 AS_GOOD = 0.97  # of the best score, with which another statement is as likely
-OTHER_SIDE = 0.5  # of its score, for a statement that holds before or after what a question names
+# Lists of words that are opposed: what a statement says of one side is no answer about the other.
+OPPOSED = (("larger", "smaller"), ("starting", "ending"), ("during", "once_over"), ("ahead", "once_over"))
+MEASURES = frozenset({"amount", "percentage", "duration", "quantity", "number"})
 LIGHT = 0.25  # weight of a word that says what kind of value is meant
 CLEAR = 0.75  # share of a topic that a statement of one of several documents names
 SUMS = frozenset({"amount", "percentage"})  # kinds that `deposit`, `limit` and their like are of
 _OF = re.compile(r"\s(?:for|of|on|in|to|under|per|pour|de|du|des|d'|en|par|sur)\b")  # what follows is not what it is
 YEARS = re.compile(r"(?:19|20)\d\d")
+_FIGURE, _THOUSANDS = re.compile(r"\d+(?:[.,]\d+)?"), re.compile(r"(?<=\d)[., '](?=\d{3}(?!\d))")
+_BOUNDS = ("above", "at_least", "below", "at_most")  # lists of words before a measure that is the end of a range
 TIME = re.compile(
     r"(?:19|20)\d\d|(?<!\w)(?:from|until|till|since|before|after|depuis|jusqu|avant|apres|a partir|a compter)"
 )
@@ -100,7 +106,6 @@ def candidates(
             if called.search(plain(f"{statement.label} {statement.head} {statement.heading}"))
         ]
         matches = named or matches
-    sides = _sides(text)
     rank = {chunk.chunk_id: 1.0 - place / (len(hits) + 1.0) for place, chunk in enumerate(hits)}
     parts: dict[tuple[int, str, str], list[Statement]] = {}
     for statement in matches:
@@ -109,24 +114,10 @@ def candidates(
     for statement in matches:
         beside = parts[statement.place, statement.text, statement.kind]
         share, words = _share(statement, weight, called, documents[statement.place], beside)
-        share *= _fit(sides, statement)
         if share > 0.0 or not weight:
             score = share + RANK * rank.get(documents[statement.place].chunk_id, 0.0) if weight else 1.0
             results.append(ScoredStatement(statement, score, words))
     return sorted(results, key=lambda candidate: -candidate.score)
-
-
-def _sides(text: str) -> frozenset[str]:
-    """On which side of an event a text in plain letters speaks: during it, after it."""
-    return frozenset(side for side in ("during", "once_over") if expression(side).search(text))
-
-
-def _fit(sides: frozenset[str], statement: Statement) -> float:
-    """How well a statement fits the side that a question names: `after probation` is not `while on probation`."""
-    if len(sides) != 1:
-        return 1.0
-    own = _sides(plain(f"{statement.heading} {statement.text}"))
-    return OTHER_SIDE if own and not own & sides else 1.0
 
 
 def _weights(topic: Sequence[str], documents: Sequence[Chunk]) -> dict[str, float]:
@@ -207,20 +198,22 @@ def as_good(ranked: Sequence[ScoredStatement]) -> list[ScoredStatement]:
 def clear_statement(
     parsed: ParsedQuestion, documents: Sequence[Chunk], hits: Sequence[Chunk], pack: Pack = GENERIC
 ) -> ScoredStatement | None:
-    """The only statement that a question means, where it names most of its topic; else None."""
+    """The only statement that a question means, where it names most of its topic; else None.
+
+    It may be one that does not meet the question, see `unmet`: then nothing else is an answer either.
+    """
     text = plain(parsed.question)
     topic = own_topic(text, documents)
     if parsed.known("intent") not in {"lookup", None} or not wanted_kinds(text):
         return None
     ranked = candidates(text, topic, documents, hits, field_synonyms(parsed, pack))
     good = as_good(ranked)
-    scope = parsed.known("date_scope")
     timed = in_column(parsed, [candidate.statement for candidate in good], documents)
     good = [candidate for candidate in good if candidate.statement in timed]
-    if any(is_later(candidate.statement, scope, documents) for candidate in good):
-        return None
     is_single = len({value_key(candidate.statement.value) for candidate in good}) == 1
-    if not is_single or (scope is None and other_versions(good[0], ranked, documents)):
+    is_single = is_single or all(unmet(text, candidate.statement, documents) for candidate in good)
+    is_dated = parsed.known("date_scope") is not None
+    if not good or not is_single or (not is_dated and other_versions(good[0], ranked, documents)):
         return None
     good = [candidate for candidate in good if not unaccounted(parsed, topic, candidate, documents, pack)]
     if not good:
@@ -254,6 +247,10 @@ def unaccounted(
     sizes = [match[0] for key in ("larger", "smaller") for match in expression(key).finditer(question)]
     strays |= {size for size in sizes if topic_words(size) and size not in text}
     around, named = frozenset((*candidate.words, *stems(above))), frozenset(stems(own))
+    # What a measure is of, a 10 m boat, is told by the column `9 m to 12 m` of a row that is named.
+    is_row = frozenset(stems(question)) >= frozenset(stems(statement.label))
+    if is_row and _spans(statement.head) and not unmet(question, statement, documents):
+        around |= {stem(word) for value in values_in(question) for word in split_words(question[value.end :])[:1]}
     for word in () if is_called else topic:
         is_named = bool(shared_stems([stem(word)], around))
         if is_sum(word):
@@ -292,6 +289,12 @@ def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
         apart = [
             head for head in distinct if own[head] - frozenset().union(*(own[rival] for rival in distinct - {head}))
         ]
+        if not apart and expression("amount").search(text):  # the price is what a thing costs, its deposit is not
+            paid = expression("paid").fullmatch
+            called = [head for head in distinct if any(map(paid, head))]
+            sums = filter(expression("amount").fullmatch, topic_words(text))
+            is_paid = len(called) == 1 and all(map(paid, (*called[0], *sums)))
+            apart = called if is_paid else []
         if len(apart) != 1:
             return []
         (named,) = apart
@@ -304,6 +307,7 @@ def in_column(parsed: ParsedQuestion, listed: Sequence[Statement], documents: Se
     kinds = wanted_kinds(text)
     fitting = [statement for statement in listed if statement.kind in kinds] or [*listed]
     fitting = in_time(fitting, parsed.known("date_scope"), documents)
+    fitting = meeting(text, fitting, documents) or fitting
     return named_column(text, fitting) or fitting
 
 
@@ -361,30 +365,9 @@ def field_synonyms(parsed: ParsedQuestion, pack: Pack) -> tuple[str, ...]:
 
 
 def in_time(listed: list[Statement], scope: str | None, documents: Sequence[Chunk]) -> list[Statement]:
-    """Statements of the time that a question names, all where it names none.
-
-    A year that stands in none is that of the document: its new column holds then.
-    """
+    """Statements of the time that a question names, all where it names none."""
     if scope is not None and scope[:4].isdigit():
-        dated = [
-            statement
-            for statement in listed
-            if scope[:4] in f"{statement.head} {statement.label} {statement.heading} {statement.text}"
-        ]
-        if dated:
-            return dated
-        dated = [each for each in listed if document_year(documents[each.place]) == scope[:4]]
-        if 0 < len(dated) < len(listed):
-            return dated
-        # Until a year before it has passed by then, from a year after it is not yet.
-        remaining = [statement for statement in listed if not _is_beyond(_clause(statement), scope[:4])]
-        if 0 < len(remaining) < len(listed):
-            return remaining
-        scope = (
-            "newest"
-            if all(document_year(documents[statement.place]) <= scope[:4] for statement in listed)
-            else "oldest"
-        )
+        return [each for each in listed if scope[:4] in f"{each.name} {each.heading} {each.text}"] or listed
     if scope in {"newest", "oldest"}:
         form = expression("newer" if scope == "newest" else "older")
         marked = [statement for statement in listed if form.search(plain(f"{statement.head} {statement.label}"))]
@@ -406,25 +389,82 @@ def in_time(listed: list[Statement], scope: str | None, documents: Sequence[Chun
     return listed
 
 
-def is_later(statement: Statement, scope: str | None, documents: Sequence[Chunk]) -> bool:
-    """Whether a statement is of a document that is later than the year of a question, and is not said to hold then."""
-    year = scope[:4] if scope is not None and scope[:4].isdigit() else ""
-    if (
-        not year
-        or document_year(documents[statement.place]) <= year
-        or year in f"{statement.head} {statement.label} {statement.heading} {statement.text}"
-    ):
-        return False
-    return not YEARS.search(_clause(statement)) or _is_beyond(_clause(statement), year)
+def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozenset[str]:
+    """Words of a question that a statement is set against: the other side of it, another number, year or kind.
+
+    Args:
+      text: of the question in plain letters.
+    """
+    name = f"{statement.heading} {statement.label} {statement.head}"
+    name = f"{name} {statement.text}" if statement.form == "sentence" else name
+    words = set()
+    for pair in OPPOSED:
+        asked, said = ({key for key in pair if expression(key).search(plain(each))} for each in (text, name))
+        words |= {match[0] for key in asked if said and not asked & said for match in expression(key).finditer(text)}
+    own = [*_spans(name), *_spans(statement.value)]
+    for unit, low, high in _spans(text):
+        known = [span for span in own if span[0] == unit]
+        if known and not any(least <= low and high <= most for _, least, most in known):
+            words.add(f"{high if low == -math.inf else low:g} {unit}".strip())
+    way, count = expression("manner").match(text), expression("count").search(text)
+    words |= {way[0]} if way and statement.kind in {"date", *MEASURES} - {"number"} else set()
+    if count and statement.kind == "duration" and expression("duration").search(text) is None:
+        words.add(count[0])  # of guests, not of nights
+    times = " ".join(value.text for value in values_in(text) if value.kind in {"date", "number"})
+    return frozenset(words | {year for year in YEARS.findall(times) if _is_untimely(statement, year, documents)})
 
 
-def _is_beyond(clause: str, year: str) -> bool:
-    """Whether what a clause says of its time ends before a year or begins after it."""
+def meeting(text: str, listed: Sequence[Statement], documents: Sequence[Chunk]) -> list[Statement]:
+    """Statements that are not set against a question in plain letters; where every one is, those of no other year."""
+    words = {statement: unmet(text, statement, documents) for statement in listed}
+    met = [statement for statement in listed if not words[statement]]
+    return met or [statement for statement in listed if not any(map(YEARS.fullmatch, words[statement]))]
+
+
+@lru_cache(maxsize=1 << 12)
+def _spans(text: str) -> tuple[tuple[str, float, float], ...]:
+    """Measures of a text: the unit, '' of an age or a bare number, with the least and the most."""
+    spans: list[tuple[str, float, float]] = []
+    end = 0
+    for value in values_in(text):
+        figures = [float(figure.replace(",", ".")) for figure in _FIGURE.findall(_THOUSANDS.sub("", value.text))]
+        if value.kind not in MEASURES or not figures or YEARS.fullmatch(value.text):
+            continue
+        unit = stem(re.sub(r"[\d.,\s-]+", "", expression("aged").sub("", plain(value.text))))
+        low, high, before = min(figures), max(figures), plain(text[: value.start])
+        ends = {key: {match.end() for match in expression(key).finditer(before)} for key in _BOUNDS}
+        bound = {key for key in _BOUNDS if len(before) in ends[key]}
+        if spans and spans[-1][0] in {unit, ""} and RANGE.fullmatch(text[end : value.start]):
+            low = spans.pop()[1]
+        elif bound & {"below", "at_most"}:
+            low, high = -math.inf, math.nextafter(high, -math.inf) if "below" in bound else high
+        elif bound:
+            low, high = math.nextafter(low, math.inf) if "above" in bound else low, math.inf
+        spans.append((unit, low, high))
+        end = value.end
+    return tuple(spans)
+
+
+def _is_untimely(statement: Statement, year: str, documents: Sequence[Chunk]) -> bool:
+    """Whether a statement says that it holds at another time than a year, or stands in a document of other years."""
+    said = _holds_in(f"{_clause(statement)} {statement.value if statement.kind == 'date' else ''}", year)
+    if said is not None or year in f"{statement.heading} {statement.text}":
+        return said is False
+    chunk = documents[statement.place]
+    own = document_year(chunk)
+    texts = [*map(str, chunk.tags.values())]
+    if own < year:  # what a document says of the years to come is no later version's
+        texts += [passage.full_text for passage in documents if passage.document == chunk.document]
+    return own.isdigit() and not any(year in text for text in texts)
+
+
+def _holds_in(clause: str, year: str) -> bool | None:
+    """Whether what a clause says of its time includes a year; None where it names none."""
     years, text = YEARS.findall(clause), plain(clause)
-    return bool(years) and (
-        (expression("held").search(text) is not None and max(years) < year)
-        or (expression("holds").search(text) is not None and min(years) > year)
-    )
+    if not years or year in years:
+        return bool(years) or None
+    until = expression("held").search(text) is not None and year < max(years)
+    return until or (expression("holds").search(text) is not None and min(years) < year)
 
 
 def _clause(statement: Statement) -> str:

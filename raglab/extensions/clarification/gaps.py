@@ -26,7 +26,7 @@ from raglab.extensions.clarification.gap_candidates import (
     field_synonyms,
     in_time,
     is_denied,
-    is_later,
+    meeting,
     named_column,
     needed_words,
     other_versions,
@@ -269,20 +269,23 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     dated = _time_gap(good, ranked, topic, documents, scope) if wanted_kinds(text) else None
     if dated is not None:
         return _keyed(dated, parsed, topic, good, documents, pack)
-    if any(candidate.statement.form == "sentence" for candidate in good):
-        # A sentence has no name of its own: the question must say of what it wants which kind of value.
-        is_clear = bool(wanted_kinds(text)) and (is_alike or len(good[0].words & needed) == len(needed))
-        if not is_clear or len(good) > (FEW if needed else MOST):
-            return None
+    # A sentence has no name of its own: the question must say of what it wants which kind of value.
+    is_clear = bool(wanted_kinds(text)) and (is_alike or len(good[0].words & needed) == len(needed))
+    is_few = is_clear and len(good) <= (FEW if needed else MOST)
+    if not is_few and any(candidate.statement.form == "sentence" for candidate in good):
+        return None
     listed = in_time([candidate.statement for candidate in good], scope, documents)
-    # What later documents say holds at no time before them.
-    listed = [statement for statement in listed if not is_later(statement, scope, documents)]
-    if len({value_key(candidate.value) for candidate in listed}) < 2 or len(listed) > 2 * MOST:
+    met = meeting(text, listed, documents)
+    # Those that meet it are offered alone where they are an answer; where they leave words over, they come first.
+    strays = [unaccounted(parsed, topic, each, documents, pack) for each in good if each.statement in met]
+    if strays and all(strays):
+        met = sorted(listed, key=lambda each: each not in met)
+    if len({value_key(candidate.value) for candidate in met}) < 2 or len(met) > 2 * MOST:
         return None
     # `What does the X2 Max weigh?` names a column whole, and one sentence that tells its values apart is told by them.
-    if named_column(text, listed) or (is_alike and good[0].statement.form == "sentence" and _tells_apart(text, listed)):
+    if named_column(text, met) or (is_alike and good[0].statement.form == "sentence" and _tells_apart(text, met)):
         return None
-    return _keyed(_by_axis(listed, topic, documents, scope), parsed, topic, good, documents, pack)
+    return _keyed(_by_axis(met, topic, documents, scope), parsed, topic, good, documents, pack)
 
 
 def _keyed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -16,6 +17,7 @@ from raglab.words import split_words
 Form = Literal["row", "line", "sentence", "role"]
 LONGEST_LABEL, LONGEST_CLAUSE = 8, 14  # words
 ROLE_WORDS = 4
+VOID_WORDS, MOST_VOID = 3, 0.7  # words of a cell that says that there is no value; share of such cells
 CLAUSE_ROOM = 400  # characters on either side of a value in which its label is looked for
 _LABELLED = re.compile(r"^\W{0,4}(?P<label>[^\W\d][^:|]{1,58}?)\s?(?::|\t|\.{4,}|\s[–—]\s)\s*(?P<value>\S.{0,118})$")
 _ROLE = r"[a-zà-ÿ][a-zà-ÿ' -]"
@@ -33,7 +35,7 @@ _IS_ROLE = re.compile(
 )
 _CLAUSE = re.compile(r"[,;:–—]\s|\s(?:and|but|or|et|mais|ou)\s|\.\s")
 _RATE = re.compile(
-    r"(?i)(?:(?<![\d.,])\d[\d.,]{0,14}\s?[^\s\d]{0,4}|\d\s\w{2,12}|once|twice|times|fois|d'|d’|une fois)"
+    r"(?i)(?:(?<![\d.,])\d[\d.,]{0,14}\s?[^\s\d]{0,4}|\d\s\w{2,12}|once|twice|times|fois)"
     r"\s?(?:a|an|un|une)\s\w{1,14}$"
 )
 _SMALL = frozenset(STOP_WORDS)
@@ -97,11 +99,17 @@ def heading_of(chunk: Chunk) -> str:
 def _chunk_statements(text: str) -> tuple[Statement, ...]:
     heading = ""
     results: list[Statement] = []
-    for piece in pieces(text):
+    parts = pieces(text)
+    tables: dict[tuple[str, ...], list[Counter[str]]] = {}
+    for piece in parts:
+        columns = tables.setdefault(piece.heads, [Counter() for _ in piece.heads])
+        for column, cell in zip(columns, piece.cells if piece.kind == "row" else (), strict=False):
+            column[_cell_kind(cell)] += bool(cell)
+    for piece in parts:
         if piece.kind == "heading":
             heading = piece.text.rpartition(" > ")[2]
         elif piece.kind == "row":
-            results += _row_statements(piece, heading)
+            results += _row_statements(piece, heading, tables[piece.heads])
         elif piece.kind == "prose":
             results += _sentence_statements(piece.text, heading)
     # Lines that name a value are joined into a paragraph by their sentences: they are read as they are printed.
@@ -111,8 +119,12 @@ def _chunk_statements(text: str) -> tuple[Statement, ...]:
     return (*rest, *(line._replace(heading=line.heading or heading) for line in lines))
 
 
-def _row_statements(piece: Piece, heading: str) -> Iterator[Statement]:
-    """A statement of each cell of a table's row but the one that names it."""
+def _row_statements(piece: Piece, heading: str, columns: Sequence[Counter[str]]) -> Iterator[Statement]:
+    """A statement of each cell of a table's row but the one that names it.
+
+    Args:
+      columns: numbers of cells by kind. A few words, `not let`, are of the kind of their column: there is none.
+    """
     cells, heads = piece.cells, piece.heads or ("",) * len(piece.cells)
     named = next((at for at, cell in enumerate(cells) if any(char.isalpha() for char in cell)), None)
     if named is None:
@@ -126,13 +138,30 @@ def _row_statements(piece: Piece, heading: str) -> Iterator[Statement]:
     for at, cell in enumerate(cells):
         if at == named or not cell:
             continue
-        if is_name(cell.partition(",")[0]) and not is_name(label):
-            yield Statement(label, "", cell.partition(",")[0].strip(), "name", piece.text, heading, -1, "role")
+        head, table, kind = heads[at] if several else "", " ".join(heads), _cell_kind(cell)
+        if kind == "text" and columns and len(cell.split()) <= VOID_WORDS:
+            # Where a column is of several kinds, a row is of one.
+            is_mixed = len({*columns[at]} - {"text"}) > 1
+            own = Counter(map(_cell_kind, cells[named + 1 :])) if is_mixed else columns[at]
+            kinds = {*own} - {"text"}
+            is_typed = all(each["text"] < MOST_VOID * each.total() for each in (own, columns[at]))
+            kind = kinds.pop() if len(kinds) == 1 and is_typed else kind
+        if kind == "name" and not is_name(label):
+            names = sum(column["name"] > 0 for column in columns[named + 1 :])
+            name = cell.partition(",")[0].strip()
+            yield Statement(label, head if names > 1 else "", name, "name", piece.text, heading, -1, "role")
             continue
-        kinds = {value.kind for value in values_in(cell)}
-        kind = next(iter(kinds)) if len(kinds) == 1 else "text"
-        head, table = heads[at] if several else "", " ".join(heads)
+        kind = "text" if kind == "name" else kind
         yield Statement(label, head, cell, kind, piece.text, heading, -1, "row", table)
+
+
+@lru_cache(maxsize=1 << 12)
+def _cell_kind(cell: str) -> str:
+    """The only kind of value that a cell has, `text` where it has none or several."""
+    if is_name(cell.partition(",")[0]):
+        return "name"
+    kinds = {value.kind for value in values_in(cell)}
+    return kinds.pop() if len(kinds) == 1 else "text"
 
 
 def _line_statements(text: str) -> Iterator[Statement]:

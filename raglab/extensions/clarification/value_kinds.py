@@ -54,6 +54,7 @@ _EXPRESSIONS = (  # in the order of precedence
     ),
     ("number", rf"(?<![\w.,/-])(?:{_NUMBER})(?![\w/-])"),
 )
+RANGE = re.compile(r"\s?(?:to|through|à|~|–|—|-|…|\.\.\.)\s?\+?", re.IGNORECASE)  # between the ends of a range
 KINDS = ("date", *(kind for kind, _ in _EXPRESSIONS), "name", "text")
 _ANY = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _EXPRESSIONS), re.IGNORECASE)
 _CASED = frozenset({"reference"})  # kinds whose capitals tell

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from raglab.answering.extractive import piece_text
 from raglab.decision.checks import Check, answer_checks
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED, used_signals
 from raglab.default_learner import document_roles
 from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.field_values import is_quoted
-from raglab.extensions.clarification.gap_candidates import YEARS, as_good, candidates, in_column, outdated
+from raglab.extensions.clarification.gap_candidates import YEARS, as_good, candidates, in_column, outdated, unmet
 from raglab.extensions.clarification.language_words import language_parts, plain
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
 from raglab.extensions.clarification.question_parsing import topic_words
@@ -30,6 +31,7 @@ from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.signals import NAMES, declaration, own_signal
+from raglab.text import pieces
 from raglab.thresholds import policy_thresholds
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
 
@@ -173,11 +175,15 @@ class _Statement:
         self.field_value, self.confidence = field_value, confidence
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        """The quote; before a row of several cells, the value that was read."""
-        del question, passages
+        """The quote; of a row of several cells after the value that was read, or each under its head where none was."""
+        del question
         value, quote = self.field_value
-        several = quote.count("; ") > 1 and value_key(value) != value_key(quote)
-        return Generation(f"{value}: {quote}" if several else quote, self.confidence, (0,))
+        rows = [
+            piece_text(piece) for piece in pieces(passages[0].full_text) if (piece.kind, piece.text) == ("row", quote)
+        ]
+        if value_key(value) == value_key(quote):
+            return Generation(next(iter(rows), quote), self.confidence, (0,))
+        return Generation(f"{value}: {quote}" if quote.count("; ") > 1 else quote, self.confidence, (0,))
 
 
 def reading_response(
@@ -208,8 +214,11 @@ def reading_response(
     start = perf_counter()
     checked_answer = check_answer(request.text, [chunk], _Statement(field_value, reading.confidence), system.scorer)
     limits = policy_thresholds([system.policy])
+    words = _unmet_words(request, reading, system)
+    if words:
+        where = language_parts()[request.language]["say_unmet"].format(document=chunk.shown, words=", ".join(words))
     measures = (checked_answer.confidence, checked_answer.support, checked_answer.claim, checked_answer.refused)
-    checks = (*domain, field_check(where, has_value=True), *answer_checks(*measures, limits, request.language))
+    checks = (*domain, field_check(where, has_value=not words), *answer_checks(*measures, limits, request.language))
     failed = next((check for check in checks if not check.passes), None)
     fields: dict[str, Any] = {
         "answer": checked_answer.text if failed is None else refusal_text(request, system),
@@ -227,6 +236,18 @@ def reading_response(
         fields["warnings"] = [*fields.get("warnings", ()), *([warning] if why else [])]
     ms = {"support": 1e3 * (perf_counter() - start)}
     return fields_response(request, fields, system, ResponseRecord(ms, checks=checks))
+
+
+def _unmet_words(request: Request, reading: ValueReading, system: System) -> list[str]:
+    """Words of a question that what was read for it is set against; none where a user named it."""
+    field_value, chunk = reading.field_value, reading.chunk
+    if field_value is None or chunk is None or reading.confidence == CHOSEN:
+        return []
+    own = [chunk, *(passage for passage in system.retriever.chunks if passage.document == chunk.document)]
+    stated = [fact for fact in statements([chunk]) if fact.text == field_value.quote]
+    named = [fact for fact in stated if value_key(fact.value) in value_key(field_value.value)] or stated
+    words = [unmet(plain(request.text), fact, own) for fact in named]
+    return sorted(words[0]) if words and all(words) else []
 
 
 def extend_response(response: Response, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from raglab.extensions.clarification.field_values import is_quoted
-from raglab.extensions.clarification.gap_candidates import clear_statement
+from raglab.extensions.clarification.gap_candidates import clear_statement, unmet
 from raglab.extensions.clarification.gaps import find_gaps
+from raglab.extensions.clarification.language_words import plain
 from raglab.extensions.clarification.question_parsing import parse_question, topic_words, wanted_kinds
 from raglab.extensions.clarification.statements import statements
 from raglab.live.clarifier import QuestionGap
@@ -217,7 +218,9 @@ class TestNoMoreThanIsOpen:
         assert (gap.kind, [reading.value for reading in gap.readings]) == ("date_scope", ["newest", "oldest"])
         assert gaps("How much was the mixer in 2021?", chunks) == ()
         question = parse_question("How much was the mixer in 2024?", chunks)
-        assert clear_statement(question, chunks[1:], ()) is None
+        other = clear_statement(question, chunks[1:], ())
+        assert other is not None  # its price of 2025 is no answer, and there is none
+        assert unmet(plain(question.question), other.statement, chunks[1:]) == {"2024"}
 
     def test_the_column_that_is_named_is_read(self) -> None:
         """Not left unasked and unread."""

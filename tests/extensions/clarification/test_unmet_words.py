@@ -1,0 +1,258 @@
+"""A statement that is set against a question is no answer to it: papers of a climbing hall, a pottery, a ferry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raglab.extensions.clarification.field_values import read_value
+from raglab.extensions.clarification.gap_candidates import clear_statement, unmet
+from raglab.extensions.clarification.gaps import find_gaps
+from raglab.extensions.clarification.language_words import plain
+from raglab.extensions.clarification.question_parsing import parse_question
+from raglab.extensions.clarification.statements import statements
+from raglab.live import trace_building
+from raglab.live.ask import ask, reply
+from raglab.live.system import System, build_index
+from raglab.store.policies import Policy
+from raglab.values import Chunk, Corpus
+from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+
+HALL = """## Entry
+| Ticket | Adult | Child under 14 | Time allowed |
+|---|---|---|---|
+| Day ticket | £17 | £11 | 6 hours |
+| Lead course | £85 | not offered | 3 hours |
+| Night session | – | £9 | 2 hours |
+
+Maximum rope length: 60 m
+Locker key fee: £6
+Course begins: 3 March 2025
+Course ends: 12 May 2025
+
+Children may climb for up to 90 minutes. A lost shoe is charged at £30 after 7 days.
+"""
+FERRY = """## Passage
+| Vehicle | Up to 6 m | 6 m to 9 m | Over 9 m |
+|---|---|---|---|
+| Single crossing | £44 | £61 | £95 |
+| Return crossing | £80 | £110 | £170 |
+"""
+POTERIE = """## Ateliers
+| Séance | Adultes | Enfants de 6 à 12 ans | Durée |
+|---|---|---|---|
+| Tour | 38 € | 24 € | 2 heures |
+| Émaillage | 30 € | non proposé | 1 heure |
+
+Poids minimal d'une commande : 5 kg
+Début du stage : 7 avril 2025
+"""
+NOW = datetime(2025, 9, 1, 9, tzinfo=UTC)
+PEOPLE = """## Rota
+| Duty | Weekdays | Weekend |
+|---|---|---|
+| Route setter | Ida Brandt | none |
+| Floor lead | Cem Aydin | Mo Farrell |
+"""
+
+
+def chunk(text: str) -> Chunk:
+    """A document of 2025."""
+    return Chunk("a", text, "a.md", 1, tags={"version": "2025"})
+
+
+def clear(question: str, text: str) -> str | None:
+    """Value of the only statement that a question means and that meets it."""
+    chunks = [chunk(text)]
+    candidate = clear_statement(parse_question(question, chunks), chunks, chunks)
+    if candidate is None or unmet(plain(question), candidate.statement, chunks):
+        return None
+    return candidate.statement.value
+
+
+class TestCellsWithoutAValue:
+    """What a column says in words instead of a value is what it says."""
+
+    @pytest.mark.parametrize(
+        ("question", "text", "value"),
+        [
+            ("How much is the lead course for a child?", HALL, "not offered"),
+            ("How much is the lead course for an adult?", HALL, "£85"),
+            ("How much is the night session for an adult?", HALL, "–"),
+            ("Combien coûte l'émaillage pour les enfants ?", POTERIE, "non proposé"),
+            ("Combien coûte l'émaillage pour les adultes ?", POTERIE, "30 €"),
+            ("Who is the route setter at the weekend?", PEOPLE, "none"),
+            ("Who is the route setter on weekdays?", PEOPLE, "Ida Brandt"),
+        ],
+    )
+    def test_the_column_that_is_named_is_read(self, question: str, text: str, value: str) -> None:
+        """No other column's value stands in."""
+        assert clear(question, text) == value
+
+    def test_who_holds_a_post_in_one_of_two_columns(self) -> None:
+        """Nobody at the weekend is an answer too."""
+        (gap,) = find_gaps(parse_question("Who is the route setter?"), [chunk(PEOPLE)])
+        assert [reading.value for reading in gap.readings] == ["Weekdays", "Weekend"]
+
+    def test_words_of_a_column_of_words_have_no_kind(self) -> None:
+        """One typed cell among several notes makes no column of values."""
+        text = "| Kit | Price | Note |\n|---|---|---|\n" + "".join(
+            f"| {name} | £{at} | {note} |\n"
+            for at, (name, note) in enumerate(
+                [("Rope", "2 hours"), ("Axe", "ask us"), ("Tent", "dry it"), ("Mat", "wash it")]
+            )
+        )
+        assert {fact.kind for fact in statements([chunk(text)]) if fact.head == "Note"} == {"duration", "text"}
+
+
+class TestNumbers:
+    """A number selects the range that holds it, and no other."""
+
+    @pytest.mark.parametrize(
+        ("question", "text", "value"),
+        [
+            ("How much is a single crossing for a 7 m van?", FERRY, "£61"),
+            ("How much is a single crossing for a 4.5 m van?", FERRY, "£44"),
+            ("How much is a return crossing over 9 m?", FERRY, "£170"),
+            ("How much is a day ticket for a child of 9?", HALL, "£11"),
+            ("How much is a day ticket for a child of 15?", HALL, None),
+            ("How much is a day ticket for a 15 year old child?", HALL, None),
+            ("How much is a lost shoe after 21 days?", HALL, None),
+            ("How much is a lost shoe after 7 days?", HALL, "£30"),
+            ("Combien coûte le tour pour des enfants de 8 ans ?", POTERIE, "24 €"),
+            ("Combien coûte le tour pour des enfants de 14 ans ?", POTERIE, None),
+            ("How much is a single crossing for a 7 m unicorn van?", FERRY, None),
+        ],
+    )
+    def test_a_range(self, question: str, text: str, value: str | None) -> None:
+        """Its ends are of it but for `under` and `over`; what the measure is of needs no other name."""
+        assert clear(question, text) == value
+
+    @given(st.integers(1, 400))
+    def test_every_length_has_one_price(self, tenths: int) -> None:
+        """Law: a length selects a column that holds it; at the bound of two, each may be meant."""
+        length = tenths / 10
+        value = clear(f"How much is a single crossing for a {length:g} m van?", FERRY)
+        allowed = {"£44": length <= 6, "£61": 6 <= length <= 9, "£95": length > 9}
+        assert length == 6 if value is None else allowed[value]
+
+
+class TestOtherSides:
+    """Least and most, begin and end, before and after."""
+
+    @pytest.mark.parametrize(
+        ("question", "text", "value"),
+        [
+            ("How long is the longest rope?", HALL, None),
+            ("When does the course begin?", HALL, "3 March 2025"),
+            ("When does the course end?", HALL, "12 May 2025"),
+            ("When does the course begin in 2026?", HALL, None),
+            ("When does the course end in 2023?", HALL, None),
+            ("Quelle est la date de fin du stage ?", POTERIE, None),
+            ("Quelle est la date de début du stage ?", POTERIE, "7 avril 2025"),
+            ("How much is the locker key fee in 2025?", HALL, "£6"),
+            ("How much is the locker key fee in 2031?", HALL, None),
+            ("How much is the locker key fee in 2019?", HALL, None),
+        ],
+    )
+    def test_a_side(self, question: str, text: str, value: str | None) -> None:
+        """What is stated of the other side, or of another year, answers nothing."""
+        assert clear(question, text) == value
+
+    @pytest.mark.parametrize(
+        ("question", "label", "is_met"),
+        [
+            ("What is the minimum rope length?", "Maximum rope length", False),
+            ("What is the maximum rope length?", "Maximum rope length", True),
+            ("Quel est le poids maximal d'une commande ?", "Poids minimal d'une commande", False),
+            ("Quel est le poids minimum d'une commande ?", "Poids minimal d'une commande", True),
+            ("Where is the locker key fee paid?", "Locker key fee", False),
+            ("How is the locker key fee paid?", "Locker key fee", False),
+            ("How much is the locker key fee?", "Locker key fee", True),
+            ("How long is the rope?", "Maximum rope length", True),
+        ],
+    )
+    def test_words(self, question: str, label: str, *, is_met: bool) -> None:
+        """A minimum under a maximum, a place or a way for a sum."""
+        chunks = [chunk(HALL + POTERIE)]
+        (fact,) = [fact for fact in statements(chunks) if fact.label == label]
+        assert (not unmet(plain(question), fact, chunks)) is is_met
+
+    def test_how_many_of_what(self) -> None:
+        """Minutes are no children."""
+        chunks = [chunk(HALL)]
+        fact = next(fact for fact in statements(chunks) if fact.value == "90 minutes")
+        assert unmet("how many children may climb?", fact, chunks)
+        assert not unmet("how many minutes may children climb?", fact, chunks)
+
+    def test_a_field_is_read_on_the_side_that_is_named(self) -> None:
+        """Of two limits the one that the question means; without a question none."""
+        chunks = [chunk("Maximum rope length: 60 m\nMinimum rope length: 30 m")]
+        read = read_value("rope length", chunks, about="What is the minimum rope length?")
+        assert read is not None
+        assert read.value == "30 m"
+        assert read_value("rope length", chunks) is None
+
+
+class TestSeveral:
+    """A vague question is asked about."""
+
+    @pytest.mark.parametrize(
+        ("question", "text"),
+        [
+            ("How long is the notice?", "Notice to leave a club is six weeks; notice to leave a course is ten days."),
+            ("Quel est le préavis ?", "Le préavis est d'un mois pour les membres et de deux mois pour les moniteurs."),
+        ],
+    )
+    def test_two_values_of_a_sentence(self, question: str, text: str) -> None:
+        """Neither is taken."""
+        (gap,) = find_gaps(parse_question(question), [chunk(text)])
+        assert len(gap.readings) == 2
+
+    def test_one_that_meets_it_comes_first_where_words_are_left(self) -> None:
+        """It is proposed and not read."""
+        text = "Minimum water depth: 2 m\nMaximum water depth: 5 m"
+        (gap,) = find_gaps(parse_question("What is the maximum depth of dry water in 3 words?"), [chunk(text)])
+        assert gap.readings[0].value == "Maximum water depth"
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[System]:
+    """Return a system over the paper of a hall."""
+    chunks = (Chunk("a.md#1-0", HALL, "a.md", 1, tags={"version": "2025"}),)
+    words = WordEncoder()
+    open_gates = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
+        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
+        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+        build_index(Corpus("some", chunks), tmp_path / "index", arms=("hybrid",), cache=None, **SMALL)
+        yield System.open(tmp_path / "index", policy=Policy.from_mapping(open_gates), cache=False, clarify=True)
+
+
+@pytest.mark.parametrize(
+    ("question", "status", "word"),
+    [
+        ("What is the locker key fee in 2031?", "refuse", "2031"),
+        ("Where is the locker key fee paid?", "refuse", "where"),
+        ("How much is a day ticket for a child of 15?", "refuse", "15"),
+        ("How much is the locker key fee?", "ok", "£6"),
+    ],
+)
+def test_end_to_end(system: System, question: str, status: str, word: str) -> None:
+    """A refusal that says which word is not met; the answer to a clear question."""
+    response = ask(question, system=system, documents=["a.md"], now=NOW)
+    assert response["status"] == status
+    assert word in (response["refusal_reason"] or response["answer"])
+
+
+def test_a_row_is_quoted_whole_with_its_heads(system: System) -> None:
+    """Where the question names no column of the row that the user means."""
+    ask("How much is entry?", system=system, documents=["a.md"], request_id="r", now=NOW)
+    answered = reply("r", "the day ticket", system=system, now=NOW)
+    assert answered["answer"] == "Day ticket - Adult: £17; Child under 14: £11; Time allowed: 6 hours"
