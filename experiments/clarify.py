@@ -35,7 +35,6 @@ from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
 from raglab.default_learner.simulation import BASELINES, Policy
 from raglab.displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.displays.canvas import png
-from raglab.extensions.clarification.clarify_environments import SCOPES, field_scope, read_fields
 from raglab.extensions.clarification.contents import scope
 from raglab.lab import document_world
 from raglab.lab.clarify_study import (
@@ -45,6 +44,7 @@ from raglab.lab.clarify_study import (
     seed_rates,
     summary,
 )
+from raglab.lab.document_worlds import SCOPES, field_scope, read_fields
 from raglab.live import read_field
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import mean_interval

@@ -1,7 +1,7 @@
 from raglab.decision.measured_trace import Measured as Measured
-from raglab.extensions.clarification.clarify_environments import document_world as document_world
 from raglab.extensions.learned_signals import signal_models as signal_models
 from raglab.extensions.learned_signals.learned_signal import LearnedSignal as LearnedSignal
+from raglab.lab.document_worlds import document_world as document_world
 from raglab.lab.gate_fitting import answer_outcomes as answer_outcomes
 from raglab.lab.gate_fitting import calibrate_answers as calibrate_answers
 from raglab.lab.gate_fitting import calibrate_cosine as calibrate_cosine

@@ -1,4 +1,4 @@
-"""Clarification environments (shore): simulated users of a folder of documents."""
+"""Document worlds (shore): simulated users who ask for the fields of a folder of documents (S5.6, S5.9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from raglab.bandit.learner import refuse
 from raglab.default_learner.simulation import MOST_NUMBERED, World, world
 from raglab.documents import full_sources
-from raglab.extensions.clarification.contents import contents_pages
+from raglab.extension_points import extension
 from raglab.packs import GENERIC, Pack
 from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
@@ -90,6 +90,7 @@ def field_scope(stated: FieldPage, chunks: Sequence[Chunk], *, pack: Pack = GENE
     """
     if stated.page == 1:
         return PAGE_1
+    contents_pages = extension("contents_pages", "clarification", "a world of documents (document_world)")
     return CONTENTS if stated.page in contents_pages(stated.field, chunks, pack=pack) else DOCUMENT
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.clarify_worlds import PARTS, clariq, cover, no_with_value_share, sharc, topic_part
-from raglab.extensions.clarification.clarify_environments import (
+from raglab.lab.document_worlds import (
     COLUMNS,
     SCOPES,
     FieldPage,
