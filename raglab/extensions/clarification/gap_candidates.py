@@ -365,9 +365,12 @@ def field_synonyms(parsed: ParsedQuestion, pack: Pack) -> tuple[str, ...]:
 
 
 def in_time(listed: list[Statement], scope: str | None, documents: Sequence[Chunk]) -> list[Statement]:
-    """Statements of the time that a question names, all where it names none."""
+    """Statements of the time that a question names, all where it names none; a document's new column is of its year."""
     if scope is not None and scope[:4].isdigit():
-        return [each for each in listed if scope[:4] in f"{each.name} {each.heading} {each.text}"] or listed
+        dated = [each for each in listed if scope[:4] in f"{each.name} {each.heading} {each.text}"]
+        if dated or any(document_year(documents[each.place]) != scope[:4] for each in listed):
+            return dated or listed
+        scope = "newest"
     if scope in {"newest", "oldest"}:
         form = expression("newer" if scope == "newest" else "older")
         marked = [statement for statement in listed if form.search(plain(f"{statement.head} {statement.label}"))]

@@ -280,7 +280,8 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     strays = [unaccounted(parsed, topic, each, documents, pack) for each in good if each.statement in met]
     if strays and all(strays):
         met = sorted(listed, key=lambda each: each not in met)
-    if len({value_key(candidate.value) for candidate in met}) < 2 or len(met) > 2 * MOST:
+    n_valued = sum(bool(values_in(statement.value)) for statement in met)  # the others are cells without a value
+    if len({value_key(statement.value) for statement in met}) < 2 or n_valued > 2 * MOST:
         return None
     # `What does the X2 Max weigh?` names a column whole, and one sentence that tells its values apart is told by them.
     if named_column(text, met) or (is_alike and good[0].statement.form == "sentence" and _tells_apart(text, met)):

@@ -27,8 +27,8 @@ GATES: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity
 TEXTS = {
     "kennel.md": "Prices\n| Item | Price |\n|---|---|\n| Deposit (dogs) | £15 |\n| Deposit (cats) | £9 |\n"
     "| Deposit (keys) | £5 |",
-    "stable.md": "Prices\n| Item | Price |\n|---|---|\n| Deposit, cobs | £15 |\n| Deposit, ponies | £9 |\n"
-    "| Saddle | £7 |",
+    "stable.md": "Prices\n| Item | Price |\n|---|---|\n| Deposit, cobs | £15 |\n| Deposit, ponies | £9 |\n\n"
+    "Ask for the saddle at the gate: its deposit is £7.",
     "boats.md": "Prices\n| Item | Price |\n|---|---|\n| Mooring fee, winter | £90 |\n| Mooring fee, summer | £140 |\n"
     "| Mooring fee, guest | £12 |",
     "bateaux.md": "Tarifs\n| Poste | Prix |\n|---|---|\n| Droit d'amarrage, hiver | 90 € |\n"
