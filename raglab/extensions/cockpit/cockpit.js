@@ -1290,12 +1290,12 @@ function footerView(cockpit) {
         [bar.max, bar.value] = [tuning.total || 1, tuning.done];
       }
       if (moved) (tuning ? stop : tune).focus(); // the button in its place takes the focus over
-      const n = page.looks.length;
+      const n = page.report_views.length;
       put(report, `look at report (${n} ${n === 1 ? "look" : "looks"} so far)`);
       certificate.className = `certificate ${page.certificate?.ok ? "met" : "missed"}`;
       put(certificate, page.certificate ? `${page.certificate.ok ? "✓" : "✕"} ${page.certificate.text}` : "");
       const told = (look) => `look ${look.number}, policy ${look.policy_id}: ${look.text}`;
-      sync(looks, [...page.looks].reverse(), () => h("li"), (item, look) => put(item, told(look)));
+      sync(looks, [...page.report_views].reverse(), () => h("li"), (item, look) => put(item, told(look)));
     },
     here: (axis, step) => put(value, decimal(axis.cost[step])),
   };

@@ -29,7 +29,7 @@ def cockpit(
 
     The last expression of a cell shows it: gates with sliders over their exact breakpoints, rates with exact intervals
     and those of the baseline, the cases that changed, a cost to edit. Of a trace with splits it shows `tune`; the split
-    `report` stays sealed, and each look at it is counted (`looks`).
+    `report` stays sealed, and each view of it is counted (`report_views`).
 
     Args:
       trace: cases without a label are left out where others have one; where none has, decisions are shown and no rates.

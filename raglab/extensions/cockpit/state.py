@@ -43,8 +43,8 @@ KEPT = 32  # policies whose decisions are kept, so that undo is at once
 SEALED = "report"  # split that is looked at only when it is asked for
 
 
-class ReportLook(NamedTuple):
-    """A look at the sealed split.
+class ReportView(NamedTuple):
+    """A view of the sealed split.
 
     number: from 1. policy_id: of what was judged. cases: how many. expected_cost, baseline_cost: on them.
     """
@@ -57,7 +57,7 @@ class ReportLook(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The look in a sentence."""
+        """The view in a sentence."""
         return (
             f"look {self.number} at {self.cases} cases of split {SEALED}: expected cost {self.expected_cost:.3f}, "
             f"baseline {self.baseline_cost:.3f}"
@@ -97,7 +97,7 @@ class CockpitState:
       goal: costs and targets as they are now.
       baseline: policy that the current one is compared with.
       notes: what a reader must know about the cases.
-      looks: at the sealed split, the oldest first.
+      report_views: of the sealed split, the oldest first.
       filter: of the cases that are listed.
       trials: coverage and expected cost of the trials of all searches for this goal, [T, 2].
     """
@@ -119,7 +119,7 @@ class CockpitState:
         start = policy if policy is not None else starting_policy(trace, arm=arm)
         self.baseline = start if compare is None else compare
         self.goal = goal or Goal()
-        self.looks: list[ReportLook] = []
+        self.report_views: list[ReportView] = []
         self._filter = Filter()
         self._history, self._at = [start], 0
         self._locked: frozenset[str] = frozenset()
@@ -128,7 +128,7 @@ class CockpitState:
         self._axes: dict[tuple[str, str], Axis] = {}
         self._search: SearchJob | None = None  # whose points and policy are taken; None where no search runs
         self.guard = RLock()
-        self._before, begins = self._look_at(self.baseline), self._look_at(start)
+        self._before, begins = self._shown_policy(self.baseline), self._shown_policy(start)
         refused = refusal_text(begins.decisions)
         self.notes += (f"The policy that it begins with: {refused}",) if refused else ()
         self.notes += self._learned_notes(start) if self.labelled else ()
@@ -181,10 +181,10 @@ class CockpitState:
     @guarded
     def here(self) -> ShownPolicy:
         """The policy decided on the cases."""
-        return self._look_at(self.policy)
+        return self._shown_policy(self.policy)
 
     @guarded
-    def _look_at(self, policy: Policy) -> ShownPolicy:
+    def _shown_policy(self, policy: Policy) -> ShownPolicy:
         key = policy.policy_id
         if key not in self._decided:
             self._decided[key] = views.shown(decide_policies(self._held, [policy], self.arm)[0])
@@ -259,7 +259,7 @@ class CockpitState:
             raise ValueError(msg)
         moved = self.policy.replace(path, value)
         if moved.policy_id != self.policy.policy_id:
-            self._look_at(moved)  # what cannot be decided is refused before it is kept
+            self._shown_policy(moved)  # what cannot be decided is refused before it is kept
             self._move(moved)
         return self
 
@@ -359,7 +359,9 @@ class CockpitState:
         sealed = self._whole.split(SEALED)
         table = self._rates_on(sealed)
         before, here = table["expected_cost"].tolist()
-        self.looks.append(ReportLook(len(self.looks) + 1, self.policy.policy_id, len(sealed), here, before))
+        self.report_views.append(
+            ReportView(len(self.report_views) + 1, self.policy.policy_id, len(sealed), here, before)
+        )
         return table
 
     @guarded
@@ -442,7 +444,7 @@ class CockpitState:
                 if self._search is not job:
                     return None
                 if best.policy_id not in (job.start.policy_id, self.policy.policy_id):
-                    self._look_at(best)
+                    self._shown_policy(best)
                     self._move(best)
                 return best
         finally:
@@ -551,7 +553,9 @@ class CockpitState:
             "cases": views.case_views(here, before, self.filter, self._texts, self._columns, labelled=self.labelled),
             "filter": self.filter._asdict(),
             "costs": self.goal.matrix.tolist() if self.labelled else None,
-            "looks": [{"number": look.number, "policy_id": look.policy_id, "text": look.text} for look in self.looks],
+            "report_views": [
+                {"number": view.number, "policy_id": view.policy_id, "text": view.text} for view in self.report_views
+            ],
         }
 
     @cached_property

@@ -192,7 +192,7 @@ class CockpitWidget(anywidget.AnyWidget):
 
     def _reported(self, _: Message) -> None:
         self.cockpit.report()
-        self.refresh({"kind": "info", "text": self.cockpit.looks[-1].text})
+        self.refresh({"kind": "info", "text": self.cockpit.report_views[-1].text})
 
     def _certified(self, _: Message) -> None:
         certification = self.cockpit.certify()

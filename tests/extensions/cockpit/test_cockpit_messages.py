@@ -33,7 +33,15 @@ def cockpit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> raglab.displays.
 def held(cockpit: raglab.displays.Cockpit) -> list[Any]:
     """All that a message may change."""
     page = {name: value for name, value in cockpit.page().items() if name != "gates"}
-    return [page, cockpit.locked, cockpit.filter, cockpit.goal, len(cockpit.trials), cockpit.searching, cockpit.looks]
+    return [
+        page,
+        cockpit.locked,
+        cockpit.filter,
+        cockpit.goal,
+        len(cockpit.trials),
+        cockpit.searching,
+        cockpit.report_views,
+    ]
 
 
 DEEP: Any = 0.5

@@ -275,11 +275,11 @@ class TestReport:
     def test_each_look_at_the_sealed_split_is_counted(self) -> None:
         """Numbered from 1, with the costs that `sweep` has there."""
         cockpit = opened().set("similarity.min_similarity", 0.5)
-        assert cockpit.looks == []
+        assert cockpit.report_views == []
         table = cockpit.report()
         cockpit.report()
-        assert [look.number for look in cockpit.looks] == [1, 2]
-        assert cockpit.looks[0].cases == SPLITS["report"]
+        assert [look.number for look in cockpit.report_views] == [1, 2]
+        assert cockpit.report_views[0].cases == SPLITS["report"]
         report = made().split("report")
         assert table.loc["here", "expected_cost"] == raglab.sweep(report, [cockpit.policy])["expected_cost"][0]
 
