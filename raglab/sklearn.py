@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any, get_args
 
 import numpy as np
@@ -14,9 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from raglab.expected_cost import CLASSES, action_costs, expected_costs, least_cost
-from raglab.lab.decision_fitting import DecisionCases, FittedModel, fit_model
+from raglab.lab.decision_fitting import DecisionCases, fit_model
 from raglab.metrics.costs import Costs, cost_matrix
-from raglab.misuse import takes
 from raglab.signals import Direction, Signal, SignalSet, Unit
 from raglab.values import Status
 
@@ -57,10 +55,6 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
       ['refuse']
     """
 
-    classes_: NDArray[Any]
-    model_: FittedModel
-
-    @takes()
     def __init__(
         self,
         *,
@@ -91,15 +85,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             would be right (`True`, 1).
 
         Raises:
-          ValueError: no signals, a column of texts, missing labels or labels of another kind, fewer than 2 rows of a
-            kind, a column that there is not, an unknown direction or cost, a threshold that is no finite number, or a
-            seed that is none.
+          ValueError: labels of another kind, fewer than 2 rows of a kind, a column that there is not, an unknown
+            direction or cost, or a threshold that is no finite number.
         """
-        _check_signals(X)
-        _check_labels(y)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral | None) or (self.seed or 0) < 0:
-            msg = f"seed must be an integer of at least 0, or None, got {self.seed!r:.80}; write seed=0."
-            raise ValueError(msg)
         table, labels = validate_data(self, X, y, ensure_all_finite="allow-nan", dtype=np.float64)
         check_classification_targets(labels)
         self.classes_, places = np.unique(labels, return_inverse=True)
@@ -153,7 +141,6 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     def _checked(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
         """Signals of rows to predict, [n, d]."""
         check_is_fitted(self)
-        _check_signals(X)
         table: Any = validate_data(self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False)
         return np.asarray(table)
 
@@ -187,14 +174,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         """Values by the number of their column.
 
         Raises:
-          ValueError: no mapping, or there is no such column.
+          ValueError: there is no such column.
         """
         names = self._columns()
-        if not isinstance(values, Mapping | None):
-            example = 0.5 if parameter == "thresholds" else "surer"
-            rule = f"{parameter} must map columns to values"
-            msg = f"{rule}, got {values!r:.80}; write {parameter}={{{names[0]!r}: {example!r}}}."
-            raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
         places = {}
         for column, value in (values or {}).items():
             if str(column) not in names:
@@ -216,51 +198,3 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
                 msg = f"thresholds[{name!r}] must be a finite number, got {value!r}; leave the column out for none."
                 raise ValueError(msg)
         return least
-
-
-def _check_signals(X: object) -> None:  # noqa: N803 - scikit-learn's name
-    """Stop at a frame without a column, or with a column that holds no numbers.
-
-    Raises:
-      ValueError: names the column, and what to do.
-    """
-    import pandas as pd
-
-    if not isinstance(X, pd.DataFrame):
-        return
-    if len(X) and not X.shape[1]:
-        got = f"0 feature(s) (shape={X.shape}) while a minimum of 1 is required"
-        msg = f"X must have a column for each signal, got {got}; name the columns: frame[['p_correct']]."
-        raise ValueError(msg)
-    for place, column in enumerate(X.columns):
-        values = X.iloc[:, place]
-        if values.dtype.kind in "biuf":
-            continue
-        try:
-            pd.to_numeric(values)
-        except (TypeError, ValueError):
-            texts = (value for value in values if isinstance(value, str))
-            value = next(texts, None)
-            shown = f"the text {value!r:.80}" if value is not None else f"values of type {values.dtype}"
-            rule = f"signals must be numbers, NaN where one is missing, and column {column!r:.80} holds none"
-            msg = f"{rule}, got {shown}; leave it out: frame.drop(columns=[{column!r:.80}])."
-            raise ValueError(msg) from None
-
-
-def _check_labels(y: object) -> None:
-    """Stop at missing labels.
-
-    Raises:
-      ValueError: counts them, and names the first row.
-    """
-    import pandas as pd
-
-    labels = np.asarray(y, dtype=object)
-    if labels.ndim != 1:  # scikit-learn refuses it
-        return
-    missing = np.flatnonzero(pd.isna(labels))
-    if len(missing):
-        rule = "labels must not be missing: Input y contains NaN"
-        value = f"{len(missing)} of {len(labels)}, the first in row {missing[0]}"
-        msg = f"{rule}, got {value}; drop these rows: known = y.notna(); fit(X[known], y[known])."
-        raise ValueError(msg)

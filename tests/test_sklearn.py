@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -127,44 +125,3 @@ def test_labels_that_are_neither_statuses_nor_two_are_refused() -> None:
         PolicyClassifier().fit(signals, np.arange(30) % 3)
     with pytest.raises(ValueError, match="at least 2 cases that would be answered right"):
         PolicyClassifier().fit(signals, np.where(np.arange(30) % 2, "refuse", "ambiguous"))
-
-
-@pytest.mark.parametrize(
-    ("signals", "labels", "settings", "parts"),
-    [
-        (pd.DataFrame(index=range(4)), ["ok", "refuse"] * 2, {}, ("shape=(4, 0)", "frame[[")),
-        (
-            pd.DataFrame({"p": [0.1] * 4, "t": ["a"] * 4}),
-            ["ok", "refuse"] * 2,
-            {},
-            ("'t'", "'a'", "drop(columns=['t'])"),
-        ),
-        (pd.DataFrame({"p": [0.1] * 4}), [np.nan, 0.0, 1.0, 1.0], {}, ("NaN", "1 of 4", "row 0", "notna")),
-        (pd.DataFrame({"p": [0.1] * 4}), ["ok", "ok", None, None], {}, ("NaN", "2 of 4", "row 2", "notna")),
-        (pd.DataFrame({"p": [0.1] * 4}), pd.array(["ok", pd.NA] * 2, dtype="string"), {}, ("NaN", "2 of 4", "row 1")),
-        (pd.DataFrame({"p": [0.1] * 4}), ["ok", "refuse", "wrong", "ok"], {}, ("ok, refuse and ambiguous", "'wrong'")),
-        (
-            pd.DataFrame({"p": [0.1] * 4}),
-            ["ok", "refuse"] * 2,
-            {"thresholds": [1]},
-            ("thresholds", "[1]", "{'p': 0.5}"),
-        ),
-        (pd.DataFrame({"p": [0.1] * 4}), ["ok", "refuse"] * 2, {"directions": "ask"}, ("directions", "{'p': 'surer'}")),
-        (pd.DataFrame({"p": [0.1] * 4}), ["ok", "refuse"] * 2, {"seed": "x"}, ("seed", "'x'", "seed=0")),
-    ],
-)
-def test_what_it_cannot_be_fitted_on_is_named(
-    signals: pd.DataFrame, labels: Any, settings: dict[str, Any], parts: tuple[str, ...]
-) -> None:
-    """No signals, texts, missing or unknown labels, wrong settings: rule, value and remedy."""
-    with pytest.raises(ValueError, match=re.escape(parts[0])) as error:
-        PolicyClassifier(**settings).fit(signals, labels)
-    assert all(part in str(error.value) for part in parts)
-
-
-def test_a_model_that_is_not_fitted_and_a_parameter_that_there_is_not_are_named() -> None:
-    """By scikit-learn's own errors, which list what there is."""
-    with pytest.raises(NotFittedError, match=r"PolicyClassifier .*fit"):
-        PolicyClassifier().predict(pd.DataFrame({"p": [0.1]}))
-    with pytest.raises(ValueError, match=r"'treshold'.*thresholds"):
-        PolicyClassifier().set_params(treshold={})
