@@ -32,6 +32,7 @@ from raglab.words import split_words
 
 LABEL, HEAD, TEXT, HEADING, FAR, RANK = 1.0, 0.9, 0.7, 0.6, 0.5, 0.1  # what a word counts for, by where it stands
 AS_GOOD = 0.97  # of the best score, with which another statement is as likely
+OTHER_SIDE = 0.5  # of its score, for a statement that holds before or after what a question names
 # Lists of words that are opposed: what a statement says of one side is no answer about the other.
 OPPOSED = (("larger", "smaller"), ("starting", "ending"), ("during", "once_over"), ("ahead", "once_over"))
 MEASURES = frozenset({"amount", "percentage", "duration", "quantity", "number"})
@@ -114,6 +115,7 @@ def candidates(
     for statement in matches:
         beside = parts[statement.place, statement.text, statement.kind]
         share, words = _share(statement, weight, called, documents[statement.place], beside)
+        share *= OTHER_SIDE if _opposed(text, statement, OPPOSED[2:]) else 1.0
         if share > 0.0 or not weight:
             score = share + RANK * rank.get(documents[statement.place].chunk_id, 0.0) if weight else 1.0
             results.append(ScoredStatement(statement, score, words))
@@ -398,12 +400,7 @@ def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozen
     Args:
       text: of the question in plain letters.
     """
-    name = f"{statement.heading} {statement.label} {statement.head}"
-    name = f"{name} {statement.text}" if statement.form == "sentence" else name
-    words = set()
-    for pair in OPPOSED:
-        asked, said = ({key for key in pair if expression(key).search(plain(each))} for each in (text, name))
-        words |= {match[0] for key in asked if said and not asked & said for match in expression(key).finditer(text)}
+    name, words = _full_name(statement), _opposed(text, statement, OPPOSED)
     own = [*_spans(name), *_spans(statement.value)]
     for unit, low, high in _spans(text):
         known = [span for span in own if span[0] == unit]
@@ -415,6 +412,22 @@ def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozen
         words.add(count[0])  # of guests, not of nights
     times = " ".join(value.text for value in values_in(text) if value.kind in {"date", "number"})
     return frozenset(words | {year for year in YEARS.findall(times) if _is_untimely(statement, year, documents)})
+
+
+def _full_name(statement: Statement) -> str:
+    name = f"{statement.heading} {statement.label} {statement.head}"
+    return f"{name} {statement.text}" if statement.form == "sentence" else name
+
+
+def _opposed(text: str, statement: Statement, pairs: Sequence[tuple[str, str]]) -> set[str]:
+    """Words of a question in plain letters to which a statement's name has the other of a pair."""
+    words, name = set(), plain(_full_name(statement))
+    for pair in pairs:
+        asked, stated = ({key for key in pair if expression(key).search(each)} for each in (text, name))
+        words |= {
+            match[0] for key in asked if stated and not asked & stated for match in expression(key).finditer(text)
+        }
+    return words
 
 
 def meeting(text: str, listed: Sequence[Statement], documents: Sequence[Chunk]) -> list[Statement]:

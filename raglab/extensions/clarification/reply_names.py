@@ -16,6 +16,7 @@ from raglab.extensions.clarification.language_words import (
     stems,
     whole_words,
 )
+from raglab.extensions.clarification.question_parsing import topic_words
 from raglab.extensions.clarification.reply_traits import (
     by_heading,
     by_page,
@@ -439,7 +440,10 @@ def own_value(part: str, request: ReplyRequest) -> Reply | None:
     if not words or not request.documents or re.fullmatch(r"\d{1,2}", text):  # `9` is the place of none
         return None
     kinds = _kinds(request)
-    wanted = frozenset(stems(request.field)) - heads()
+    wanted = frozenset(stems(request.field.partition(":")[0]))
+    if not wanted <= frozenset(stems(request.question)):  # the field of a pack, which the question names in other words
+        wanted = frozenset(map(stem, topic_words(plain(request.question))))
+    wanted -= heads()
     stated = [fact for fact in statements(request.documents) if not kinds or fact.kind in kinds]
     texts = {fact: f"{fact.label} {fact.head or fact.table} {fact.heading} {fact.text}" for fact in stated}
     stated = [fact for fact in stated if wanted <= shared_stems(wanted, stems(texts[fact]))]  # of no other field
