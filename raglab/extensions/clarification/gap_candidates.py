@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from raglab.extensions.clarification.language_words import (
+    entries,
     expression,
     meets,
     plain,
@@ -32,6 +33,7 @@ from raglab.words import split_words
 
 LABEL, HEAD, TEXT, HEADING, FAR, RANK = 1.0, 0.9, 0.7, 0.6, 0.5, 0.1  # what a word counts for, by where it stands
 AS_GOOD = 0.97  # of the best score, with which another statement is as likely
+BOUND = 4  # letters by which bounds are of one kind
 OTHER_SIDE = 0.5  # of its score, for a statement that holds before or after what a question names
 # Lists of words that are opposed: what a statement says of one side is no answer about the other.
 OPPOSED = (("larger", "smaller"), ("starting", "ending"), ("during", "once_over"), ("ahead", "once_over"))
@@ -42,6 +44,7 @@ SUMS = frozenset({"amount", "percentage"})  # kinds that `deposit`, `limit` and 
 _OF = re.compile(r"\s(?:for|of|on|in|to|under|per|pour|de|du|des|d'|en|par|sur)\b")  # what follows is not what it is
 YEARS = re.compile(r"(?:19|20)\d\d")
 _FIGURE, _THOUSANDS = re.compile(r"\d+(?:[.,]\d+)?"), re.compile(r"(?<=\d)[., '](?=\d{3}(?!\d))")
+_SMALL = re.compile(r"(?<![\w.,])\d{1,3}(?![\w.,:%])")  # a figure that is no year
 _BOUNDS = ("above", "at_least", "below", "at_most")  # lists of words before a measure that is the end of a range
 TIME = re.compile(
     r"(?:19|20)\d\d|(?<!\w)(?:from|until|till|since|before|after|depuis|jusqu|avant|apres|a partir|a compter)"
@@ -282,8 +285,9 @@ def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
     words = frozenset(split_words(text))
     heads = {statement: frozenset(split_words(plain(statement.head))) for statement in listed}
     distinct = frozenset(heads.values()) - {frozenset()}
-    named = max((head for head in distinct if head <= words), key=len, default=frozenset())
-    if len(distinct) < 2:
+    whole = [head for head in distinct if head <= words]
+    named = max(whole, key=len, default=frozenset())
+    if len(distinct) < 2 or any(not head <= named for head in whole):  # `the peak and the off-peak price`
         return []
     if frozenset.intersection(*distinct) >= named:
         question_stems = stems(text)
@@ -291,12 +295,6 @@ def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
         apart = [
             head for head in distinct if own[head] - frozenset().union(*(own[rival] for rival in distinct - {head}))
         ]
-        if not apart and expression("amount").search(text):  # the price is what a thing costs, its deposit is not
-            paid = expression("paid").fullmatch
-            called = [head for head in distinct if any(map(paid, head))]
-            sums = filter(expression("amount").fullmatch, topic_words(text))
-            is_paid = len(called) == 1 and all(map(paid, (*called[0], *sums)))
-            apart = called if is_paid else []
         if len(apart) != 1:
             return []
         (named,) = apart
@@ -407,11 +405,30 @@ def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozen
         if known and not any(least <= low and high <= most for _, least, most in known):
             words.add(f"{high if low == -math.inf else low:g} {unit}".strip())
     way, count = expression("manner").match(text), expression("count").search(text)
-    words |= {way[0]} if way and statement.kind in {"date", *MEASURES} - {"number"} else set()
+    words |= {way[0]} if way and statement.kind in {"date", "name", *MEASURES} - {"number"} else set()
     if count and statement.kind == "duration" and expression("duration").search(text) is None:
         words.add(count[0])  # of guests, not of nights
     times = " ".join(value.text for value in values_in(text) if value.kind in {"date", "number"})
-    return frozenset(words | {year for year in YEARS.findall(times) if _is_untimely(statement, year, documents)})
+    words |= {year for year in YEARS.findall(times) if _is_untimely(statement, year, documents)}
+    return frozenset(words | _unstated(text, statement, documents))
+
+
+def _unstated(text: str, statement: Statement, documents: Sequence[Chunk]) -> set[str]:
+    """Limits of a question in plain letters that a statement does not state: a unit, a bound, a figure."""
+    own = plain(f"{_full_name(statement)} {statement.text} {statement.table}")
+    adjectives = dict(entry.split("=") for entry in entries("unit_words"))
+    limits = {match[0]: match[0].split()[-1] for match in expression("unit").finditer(text)}
+    words = {
+        limit
+        for limit, unit in limits.items()
+        if not whole_words([f"{unit}s?", adjectives.get(unit, unit)]).search(own)
+    }
+    words |= {match[0] for match in expression("bound").finditer(text) if match[0][:BOUND] not in own}
+    if {unit for unit, _, _ in _spans(text)} & {unit for unit, _, _ in _spans(own)}:  # compared as measures
+        return words
+    document = documents[statement.place].document  # whose other passages may name what a figure is of
+    texts = " ".join(chunk.full_text for chunk in documents if chunk.document == document)
+    return words | {figure for figure in _SMALL.findall(text) if figure not in re.findall(r"\d+", texts)}
 
 
 def _full_name(statement: Statement) -> str:
@@ -469,9 +486,11 @@ def _is_untimely(statement: Statement, year: str, documents: Sequence[Chunk]) ->
     chunk = documents[statement.place]
     own = document_year(chunk)
     texts = [*map(str, chunk.tags.values())]
-    if own < year:  # what a document says of the years to come is no later version's
+    if "" < own < year:  # what a document says of the years to come is no later version's
         texts += [passage.full_text for passage in documents if passage.document == chunk.document]
-    return own.isdigit() and not any(year in text for text in texts)
+    if not own:  # what no passage says of a year
+        texts += [passage.full_text for passage in documents if passage.document == chunk.document]
+    return not any(year in text for text in texts)
 
 
 def _holds_in(clause: str, year: str) -> bool | None:

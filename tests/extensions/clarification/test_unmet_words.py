@@ -142,6 +142,35 @@ class TestNumbers:
         assert length == 6 if value is None else allowed[value]
 
 
+class TestLimits:
+    """A unit, a bound, a figure or a year that no statement states is no answer's."""
+
+    @pytest.mark.parametrize(
+        ("question", "text", "value"),
+        [
+            ("What is the locker key fee per day?", HALL, None),
+            ("What is the locker key fee for one person?", HALL, None),
+            ("What is the minimum locker key fee?", HALL, None),
+            ("What is the locker key fee for 5?", HALL, None),
+            ("What is the locker key fee under 18?", HALL, None),
+            ("What is the locker key fee in 2019?", HALL, None),
+            ("What is the locker key fee?", HALL, "£6"),
+            ("How much is the hire fee per day?", "Daily hire fee: £4", "£4"),
+            ("Quel est le poids minimal d'une commande ?", POTERIE, "5 kg"),
+            ("Quel est le poids d'une commande par jour ?", POTERIE, None),
+            ("Where is the floor manager?", "Floor manager: Ida Brandt", None),
+            ("Who is the floor manager?", "Floor manager: Ida Brandt", "Ida Brandt"),
+        ],
+    )
+    def test_a_limit_must_be_stated(self, question: str, text: str, value: str | None) -> None:
+        """An adjective states a unit; a name answers no question for a place."""
+        assert clear(question, text) == value
+
+    def test_two_columns_that_are_named_are_not_one(self) -> None:
+        """Neither is read."""
+        assert clear("What is a single crossing up to 6 m and over 9 m?", FERRY) is None
+
+
 class TestOtherSides:
     """Least and most, begin and end, before and after."""
 
@@ -217,7 +246,7 @@ class TestSeveral:
     def test_one_that_meets_it_comes_first_where_words_are_left(self) -> None:
         """It is proposed and not read."""
         text = "Minimum water depth: 2 m\nMaximum water depth: 5 m"
-        (gap,) = find_gaps(parse_question("What is the maximum depth of dry water in 3 words?"), [chunk(text)])
+        (gap,) = find_gaps(parse_question("What is the maximum depth of dry water?"), [chunk(text)])
         assert gap.readings[0].value == "Maximum water depth"
 
 
