@@ -78,7 +78,7 @@ from raglab.words import split_words
 if TYPE_CHECKING:
     from raglab.live.system import System
 
-LIMITS = ("smaller", "larger", "older", "lapsed", "during", "once_over", "page")  # words that limit a question
+LIMITS = ("smaller", "larger", "older", "lapsed", "during", "once_over", "page", "unit", "bound", "manner")  # lists
 STATED = frozenset({"field_type", "implicit_entity", PAGE_SCOPE})  # kinds whose values are statements, or lead to them
 UNLOGGED = "the audit log cannot be written: nothing was asked back, filled in or learned"
 
