@@ -280,8 +280,6 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ),
     ("Trace.with_signal", lambda _, trace: trace.with_signal("j", higher="ask", unit="share"), "got no values"),
     ("Trace.with_signal", lambda _, trace: trace.with_signal("j", [1.0], higer="ask", unit="x"), "did you mean higher"),
-    ("PolicyClassifier", lambda door, _: door.sklearn.PolicyClassifier(treshold={}), "did you mean thresholds"),
-    ("PolicyClassifier", lambda door, _: door.sklearn.PolicyClassifier({}), "takes nothing by position"),
 ]
 
 

@@ -195,13 +195,13 @@ def _from_labels(covered: Sequence[KnownRequest], rate: LiveRate, level: float) 
     for request in covered:
         parts.setdefault((request.sample, request.first.stratum), []).append(request)
     counted: list[Stratum] = []  # of requests whose first decision is the rate's status
-    others: list[Stratum] = []
+    remaining: list[Stratum] = []
     for members in parts.values():
         drawn = [request for request in members if request.drawn]
         hits = sum(request.label in rate.labels for request in drawn)
         stratum = Stratum(len(members), len(drawn), hits, sum(not request.label for request in drawn))
-        (counted if members[0].first.status == rate.status else others).append(stratum)
-    share, bounds = stratified_share(counted, others, level)
+        (counted if members[0].first.status == rate.status else remaining).append(stratum)
+    share, bounds = stratified_share(counted, remaining, level)
     return share, _NOTHING if isnan(share) else bounds  # 0 of 0, or of nothing that is known
 
 

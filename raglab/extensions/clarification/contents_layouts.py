@@ -107,12 +107,12 @@ def layouts(text: str, intro: re.Pattern[str]) -> Iterator[Layout]:
 
 def _table_layouts(rows: Sequence[Piece]) -> Iterator[Layout]:
     """Rows with a column of pages: the last or first, as its head says; or the last, whose cells look like pages."""
-    for column, others in ((-1, slice(None, -1)), (0, slice(1, None))):
+    for column, title_cells in ((-1, slice(None, -1)), (0, slice(1, None))):
         headed = rows[0].kind == "head" and _PAGE_HEAD.search(plain_line(rows[0].cells[column])) is not None
         cells = [row.cells for row in rows if row.cells and not (headed and row.kind == "head")]
         if not headed and (column == 0 or any(len(row) > 3 for row in cells)):
             continue
-        titles = [plain_line(" ".join(filter(None, row[others]))) for row in cells]
+        titles = [plain_line(" ".join(filter(None, row[title_cells]))) for row in cells]
         labels = [plain_line(row[column]) for row in cells]
         entries = [Listed(*entry) for entry in zip(titles, labels, strict=True) if _RANGE.match(entry[1])]
         if headed or len(entries) >= len(rows) - 1:  # a head of other words may be the one row without a page

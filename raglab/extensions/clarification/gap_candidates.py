@@ -440,9 +440,9 @@ def _opposed(text: str, statement: Statement, pairs: Sequence[tuple[str, str]]) 
     """Words of a question in plain letters to which a statement's name has the other of a pair."""
     words, name = set(), plain(_full_name(statement))
     for pair in pairs:
-        asked, stated = ({key for key in pair if expression(key).search(each)} for each in (text, name))
+        sides, stated = ({key for key in pair if expression(key).search(each)} for each in (text, name))
         words |= {
-            match[0] for key in asked if stated and not asked & stated for match in expression(key).finditer(text)
+            match[0] for key in sides if stated and not sides & stated for match in expression(key).finditer(text)
         }
     return words
 
@@ -480,9 +480,9 @@ def _spans(text: str) -> tuple[tuple[str, float, float], ...]:
 
 def _is_untimely(statement: Statement, year: str, documents: Sequence[Chunk]) -> bool:
     """Whether a statement says that it holds at another time than a year, or stands in a document of other years."""
-    said = _holds_in(f"{_clause(statement)} {statement.value if statement.kind == 'date' else ''}", year)
-    if said is not None or year in f"{statement.heading} {statement.text}":
-        return said is False
+    holds = _holds_in(f"{_clause(statement)} {statement.value if statement.kind == 'date' else ''}", year)
+    if holds is not None or year in f"{statement.heading} {statement.text}":
+        return holds is False
     chunk = documents[statement.place]
     own = document_year(chunk)
     texts = [*map(str, chunk.tags.values())]

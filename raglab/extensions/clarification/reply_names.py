@@ -324,17 +324,17 @@ def told_values(text: str) -> frozenset[str]:
 
 def held_values(reading: GapReading, request: ReplyRequest) -> frozenset[str]:
     """Values that a reading prints, numbers too: its own of a shared row or sentence, of its row in a column asked."""
-    asked, cells = asked_stems(request), [fact for fact in statements_beside(reading, request) if fact.head]
-    apart = [fact for fact in cells if not shared_stems(asked, stems(fact.head))]
+    cells = [fact for fact in statements_beside(reading, request) if fact.head]
+    apart = [fact for fact in cells if not shared_stems(asked_stems(request), stems(fact.head))]
     values = frozenset(sum_key(value.text) for value in values_in(plain(own_text(reading, request))))
     return values - {sum_key(fact.value) for fact in apart if len(apart) < len(cells)}
 
 
 def _by_value(part: str, request: ReplyRequest) -> GapReading | None:
     """The only reading that holds a value that a part of a reply prints."""
-    told, by_reading = told_values(part), {reading: held_values(reading, request) for reading in request.readings}
-    held = [reading for reading, values in by_reading.items() if told & values]
-    if not told:  # a sum without its sign; one figure alone is a place
+    printed, by_reading = told_values(part), {reading: held_values(reading, request) for reading in request.readings}
+    held = [reading for reading, values in by_reading.items() if printed & values]
+    if not printed:  # a sum without its sign; one figure alone is a place
         figures = frozenset(re.findall(r"(?<![\w.,])\d{2,}(?![\w.,]\d)", part))
         held = [reading for reading, values in by_reading.items() if figures & {re.sub(r"\D", "", v) for v in values}]
     return held[0] if len(held) == 1 else None
