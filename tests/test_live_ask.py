@@ -479,7 +479,7 @@ class TestIndex:
 
     def test_no_index(self, tmp_path: Path) -> None:
         """Says how to make one."""
-        with pytest.raises(ValueError, match="make one by raglab.build_index"):
+        with pytest.raises(ValueError, match=r"make one by raglab\.build_index"):
             System.open(tmp_path)
 
     def test_an_altered_corpus(self, tmp_path: Path, opened: Callable[..., System]) -> None:
