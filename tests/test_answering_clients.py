@@ -215,11 +215,12 @@ def test_a_probe_has_one_deadline(server: JudgeServer) -> None:
         return completion("yes", logprobs=SURE)
 
     server.behave = behave
+    begin = time.monotonic()
     with pytest.raises(ModelUnavailableError) as caught:
         client(server, timeout=1.0).probe()
     assert caught.value.kind == "timeout"
+    assert time.monotonic() - begin < 3.0
     n_asked = len(server.bodies)
-    assert n_asked < 8
     behaving(server)
     client(server).capabilities()
     assert len(server.bodies) > n_asked

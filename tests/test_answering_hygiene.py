@@ -659,10 +659,10 @@ def test_marks_nested_deeper_than_the_bound_are_refused() -> None:
     ],
 )
 def test_time_is_linear_in_the_answer(unit: str) -> None:
-    """Half a megabyte of anything takes a second of the processor: a square of it would take hours."""
+    """Half a megabyte of anything takes seconds at most of the processor, where a square of it would take more."""
     began = time.process_time()
     clean(f"x {unit * (500_000 // len(unit))}!")
-    assert time.process_time() - began < 60
+    assert time.process_time() - began < 5
 
 
 def test_a_hostile_answer_is_quick() -> None:
@@ -670,4 +670,4 @@ def test_a_hostile_answer_is_quick() -> None:
     began = time.process_time()
     for unit in ("<script ", "<!--", "`", "<x on", "](", "[x](a(b", "```a`b``"):
         clean("x " + unit * (100_000 // len(unit)) + "!")
-    assert time.process_time() - began < 60
+    assert time.process_time() - began < 5

@@ -448,9 +448,11 @@ def test_a_model_that_declines_gives_no_answer(server: Server, mode: str, why: s
 
 
 def test_a_deadline_is_for_all_attempts_and_pauses(server: Server) -> None:
-    """A hundred attempts are allowed: there are as many as fit into three seconds."""
-    assert failure(server, "busy", max_retries=100, timeout=3.0).kind == "timeout"
-    assert 2 <= len(server.seen) <= 6  # after 0 and about 0.5 s, perhaps 1.3 and 2.5
+    """A hundred attempts are allowed: there are as many as fit into a second and a half, and no more time is taken."""
+    begin = time.perf_counter()
+    assert failure(server, "busy", max_retries=100, timeout=1.5).kind == "timeout"
+    assert 2 <= len(server.seen) <= 4  # after 0 and about 0.5 s, perhaps 1.3
+    assert time.perf_counter() - begin < 10.0
 
 
 def test_what_was_late_is_not_tried_again(server: Server) -> None:
@@ -507,13 +509,14 @@ def test_a_retry_comes_after_what_the_server_asks_for(server: Server) -> None:
     begin = time.perf_counter()
     assert ask(server, "limiting", max_retries=1).text == "The excess is £250 [1]."
     assert len(server.seen) == 2
-    assert time.perf_counter() - begin >= 1.0
+    assert 1.0 <= time.perf_counter() - begin < 10.0
 
 
 def test_a_wait_that_outlasts_the_request_is_not_waited_for(server: Server) -> None:
     """A 503 with a Retry-After of an hour: the status is the reason, at once."""
+    begin = time.perf_counter()
     assert failure(server, "recovering", max_retries=9).kind == "HTTP 503"
-    assert len(server.seen) == 1
+    assert time.perf_counter() - begin < 5.0
 
 
 def test_a_server_that_fails_in_a_row_is_left_alone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

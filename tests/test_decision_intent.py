@@ -133,7 +133,7 @@ def test_a_hostile_pattern_takes_linear_time(pattern: str, text: str) -> None:
     """What hangs a backtracking engine for centuries is matched on 100,000 characters at once."""
     started = time.process_time()
     matches(pattern, text)
-    assert time.process_time() - started < 60.0
+    assert time.process_time() - started < 1.0
 
 
 def test_entities_come_in_the_order_of_the_policy() -> None:
@@ -522,7 +522,7 @@ def test_long_questions_take_linear_time() -> None:
     start = time.process_time()
     for word in (*words.split("|"), "a" * 50):
         intent(word * (40_000 // len(word)))
-    assert time.process_time() - start < 120.0
+    assert time.process_time() - start < 8.0
 
 
 @pytest.mark.parametrize(

@@ -332,14 +332,14 @@ def test_disk_width_makes_no_second_case() -> None:
 
 
 def test_a_hostile_policy_and_query_do_not_hang() -> None:
-    """Loading and deciding with an exponential pattern and a query of 100,000 characters ends."""
+    """Loading and deciding with an exponential pattern and a query of 100,000 characters takes under a second."""
     hostile = PolicyData.from_mapping(
         {"patterns": {"deny": ["(a+)+$", ["(a|a)*b", "(.*)*c"]], "entities": {"x": ["(a*)*d"]}}}
     )
     trace = trace_of((ask("a" * 100_000 + "!"), [[Hit(0.25)]]))
     started = time.process_time()
     assert decide(trace, hostile).status[0] != Status.ambiguous
-    assert time.process_time() - started < 60.0
+    assert time.process_time() - started < 1.0
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", ["hull", "(?!fleet)"]])

@@ -129,12 +129,12 @@ class TestPatterns:
     """All patterns of a policy against one budget."""
 
     @pytest.mark.parametrize("name", BOMBS)
-    def test_a_bomb_is_refused(self, name: str) -> None:
-        """Whatever the list it stands in, and over all lists together; in a quarter of a second, not in minutes."""
+    def test_a_bomb_is_refused_within_a_second(self, name: str) -> None:
+        """Whatever the list it stands in, and over all lists together; processor time, since the machine is shared."""
         start = time.process_time()
         with pytest.raises(ValueError, match=r"patterns.* must take at most|pattern too large") as caught:
             PolicyData.from_mapping({"patterns": BOMBS[name]})
-        assert time.process_time() - start < 60.0
+        assert time.process_time() - start < 1.0
         assert "repeat less" in str(caught.value)
 
     def test_an_honest_policy_of_five_thousand_names_loads(self) -> None:
@@ -180,7 +180,7 @@ class TestExpressions:
         start = time.process_time()
         with pytest.raises(ValueError, match=r"must have at most (10,000 characters|400,000 characters together)"):
             pack_of({"name": "x", **stated})
-        assert time.process_time() - start < 60.0
+        assert time.process_time() - start < 1.0
 
     def test_words_of_a_language_that_stand_for_themselves(self) -> None:
         """Before, they grew for ever."""

@@ -111,7 +111,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     ended(running)
 
 
-def closed_after_s(link: socket.socket, most: float = 60.0) -> float:
+def closed_after_s(link: socket.socket, most: float = 20.0) -> float:
     """Seconds until the server closes a connection."""
     start = time.monotonic()
     link.settimeout(most)
@@ -193,7 +193,7 @@ def dripping(link: socket.socket, content: bytes) -> float:
     """Seconds until the server closes a connection that sends a byte now and then."""
     start = time.monotonic()
     for place in range(len(content)):
-        if time.monotonic() - start > 60.0:
+        if time.monotonic() - start > 20.0:
             break
         try:
             link.sendall(content[place : place + 1])
@@ -228,7 +228,7 @@ def unread_answers(service: Service) -> float:
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     link.connect(("127.0.0.1", service.port))
     body, start = hits(2_000), time.monotonic()
-    link.settimeout(60)
+    link.settimeout(20)
     try:
         for _ in range(50):
             link.sendall(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
@@ -256,11 +256,12 @@ class TestAttacks:
                 for name, attack in attacks.items()
             }
             time.sleep(1.0)
-            assert service.health_s() < app.LIMITS.connection_s  # while they are still connected
+            assert service.health_s() < 1.0
             assert service.post(GOOD)[0] == 200
             taken = {name: max(future.result() for future in futures) for name, futures in running.items()}
-        # A few answers fit into the buffers of the machine before one is left; a busy machine adds seconds of its own.
-        most = app.LIMITS.connection_s + 30.0
+        # A few answers fit into the buffers of the machine before one is left; some seconds are those of a busy one.
+        taken["answers that nobody reads"] -= app.LIMITS.connection_s / 2
+        most = app.LIMITS.connection_s + 5.0
         assert {name: seconds for name, seconds in taken.items() if seconds > most} == {}
 
     def test_large_bodies_are_refused(self, service: Service) -> None:
@@ -300,12 +301,11 @@ class TestAttacks:
     def test_the_server_answers_while_it_decides(self, service: Service) -> None:
         """Its processes decide the largest requests that there may be, and it says that it lives at once."""
         with ThreadPoolExecutor(4) as pool:
-            start = time.monotonic()
             running = [pool.submit(service.post, hits(2_000)) for _ in range(4)]
             time.sleep(0.2)
-            health_s = service.health_s()
+            seconds = [service.health_s() for _ in range(10)]
+            assert sorted(seconds)[5] < 0.3
             assert {future.result()[0] for future in running} <= {200, 503}
-            assert health_s < (time.monotonic() - start) / 2  # else it waited for the decisions
 
     def test_many_at_once_are_answered_or_told_to_wait(self, service: Service) -> None:
         """300 at once: 200 or 503, or cut where there are too many connections, and nothing else."""
@@ -342,7 +342,7 @@ def resident_bytes(pid: int) -> int:
 
 @pytest.mark.slow
 class TestEnd:
-    """SIGTERM ends the service within five seconds on a free machine, and answers what is under way."""
+    """SIGTERM ends the service within five seconds, and answers what is under way."""
 
     def test_under_load(self, tmp_path: Path) -> None:
         """Every request that was taken is answered 200 or 503; no process is left."""
@@ -364,10 +364,10 @@ class TestEnd:
             time.sleep(1.5)
             start = time.monotonic()
             service.process.send_signal(signal.SIGTERM)
-            service.process.wait(60)
+            service.process.wait(10)
             taken = time.monotonic() - start
         ended(service)
-        assert taken < 30.0
+        assert taken < 5.0
         assert set(statuses) <= {0, 200, 503}
         assert statuses[200] > 0
         assert statuses[0] <= 1
@@ -384,13 +384,13 @@ class TestEnd:
             time.sleep(0.5)
             start = time.monotonic()
             service.process.send_signal(signal.SIGTERM)
-            service.process.wait(60)
+            service.process.wait(10)
             taken = time.monotonic() - start
             assert {future.result()[0] for future in running} == {503}
         for link in slow:
             link.close()
         ended(service)
-        assert taken < 30.0
+        assert taken < 5.0
 
     def test_no_other_machine_reaches_it(self, app: Any) -> None:
         """It listens on this machine alone."""

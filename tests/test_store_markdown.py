@@ -190,7 +190,7 @@ def test_100000_quotes_and_lists_in_one_another_are_refused(unit: str) -> None:
     began = time.process_time()
     with pytest.raises(InputError, match=r"a\.md, line 2: quotes and lists must be nested at most 50 deep"):
         markdown_blocks(f"x\n{unit * 100_000}y", "a.md")
-    assert time.process_time() - began < 60
+    assert time.process_time() - began < 20
     assert "y" in markdown_blocks(f"{unit * 20}y", "a.md").blocks[-1].text
 
 
@@ -274,7 +274,7 @@ def test_directives_1000_deep_are_text_with_nothing_lost() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             text = "\n".join(block.text for block in markdown_blocks("\n".join(lines), "a.md").blocks)
-        assert time.process_time() - began < 60
+        assert time.process_time() - began < 20
         assert "\nx\n" in text
         assert "T999" in text or "T0" not in text
 
@@ -292,7 +292,7 @@ def test_time_of_myst_is_linear(unit: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         markdown_blocks(unit * (100_000 // len(unit)), "a.md")
-    assert time.process_time() - began < 60
+    assert time.process_time() - began < 20
 
 
 UNITS = (
@@ -310,7 +310,7 @@ def test_time_is_bounded(unit: str) -> None:
     with warnings.catch_warnings(), suppress(InputError):
         warnings.simplefilter("ignore")
         bounded_blocks("Markdown", (unit * (200_000 // len(unit))).encode(), "a.md")
-    assert time.perf_counter() - began < 120
+    assert time.perf_counter() - began < 40
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import warnings
 import zlib
 from io import BytesIO
@@ -118,9 +119,11 @@ SLOW = with_content(stream(deflated(b"q 1 0 0 1 0 0 cm " * 500_000 + TEXT), PACK
 @pytest.mark.full
 def test_a_slow_pdf_is_ended_at_its_seconds() -> None:
     """20 kB that take many seconds of computing are given one; the message says so and how to give more."""
+    before = time.monotonic()
     message = refusal(SLOW, PdfLimits(seconds=1))
     assert "must be read within 1 s for each MiB" in message
     assert "PdfLimits(seconds=…)" in message
+    assert time.monotonic() - before < 1 + 4 * 1 + 5 + 5  # a second of computing, four of waiting, the start, and some
 
 
 @pytest.mark.parametrize(

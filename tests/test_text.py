@@ -212,10 +212,10 @@ def _without_list_numbers(text: str) -> list[str]:
 @pytest.mark.full
 @pytest.mark.parametrize("unit", ["A. ", "**a", '"', ". [", "| ", "(a) ", "- a\n", "\n\n", "Mr. "])
 def test_time_is_linear_in_the_text(unit: str) -> None:
-    """Fifty thousand of anything are cut in a second: a square would take hours."""
+    """Fifty thousand of anything are cut within two seconds."""
     start = time.process_time()
     sentences(unit * 50_000)
-    assert time.process_time() - start < 60.0
+    assert time.process_time() - start < 2.0
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def test_a_proposal_gives_a_reason_that_holds() -> None:
 
 def test_a_field_is_shown_in_the_words_of_the_question() -> None:
     """With their accents, where they are the key's words; a key of other words is shown as it is."""
-    gap, asked = QuestionGap("field_type", "tarif resident", KEYS), "Quel est le tarif pour un Résident ?"
-    assert "« tarif Résident »" in question_text(gap, "fr", proposed=KEYS[0].value, question=asked)
+    gap, question = QuestionGap("field_type", "tarif resident", KEYS), "Quel est le tarif pour un Résident ?"
+    assert "« tarif Résident »" in question_text(gap, "fr", proposed=KEYS[0].value, question=question)
     assert "« tarif resident »" in question_text(gap, "fr", proposed=KEYS[0].value, question="Quel tarif ?")
 
 
