@@ -522,7 +522,7 @@ def test_long_questions_take_linear_time() -> None:
     start = time.process_time()
     for word in (*words.split("|"), "a" * 50):
         intent(word * (40_000 // len(word)))
-    assert time.process_time() - start < 8.0
+    assert time.process_time() - start < 60.0
 
 
 @pytest.mark.parametrize(
