@@ -440,11 +440,15 @@ def _opposed(text: str, statement: Statement, pairs: Sequence[tuple[str, str]]) 
     """Words of a question in plain letters to which a statement's name has the other of a pair."""
     words, name = set(), plain(_full_name(statement))
     for pair in pairs:
-        sides, stated = ({key for key in pair if expression(key).search(each)} for each in (text, name))
-        words |= {
-            match[0] for key in sides if stated and not sides & stated for match in expression(key).finditer(text)
-        }
+        sides = {key: matches for key in pair if (matches := _matches(key, text))}
+        stated = {key for key in pair if expression(key).search(name)} if sides else set()
+        words |= {word for key in sides if stated and not sides.keys() & stated for word in sides[key]}
     return words
+
+
+@lru_cache(maxsize=1 << 6)
+def _matches(key: str, text: str) -> frozenset[str]:
+    return frozenset(match[0] for match in expression(key).finditer(text))
 
 
 def meeting(text: str, listed: Sequence[Statement], documents: Sequence[Chunk]) -> list[Statement]:

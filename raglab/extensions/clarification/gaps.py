@@ -602,19 +602,15 @@ def _part_gap(
     if topic:
         bare = expression("wide").sub(" ", expression("summarise").sub(" ", text))
         return _topic_gap(parsed, own_topic(bare, documents) or topic, documents)
-    headings = [heading for heading in _headings(documents) if not _is_title(heading, documents)]
+    titles = tuple({value_key(chunk.tags.get("title", "")) for chunk in documents})
+    above = {chunk.section[0] for chunk in documents if len(chunk.section) > 1}  # the headings of other passages
+    headings = [heading for heading in _headings(documents) if heading not in above]
+    headings = [heading for heading in headings if not any(title.endswith(value_key(heading)) for title in titles)]
     if 1 < len(headings) <= MOST:
         return QuestionGap(PAGE_SCOPE, "part", tuple(GapReading(heading, heading) for heading in headings), "first")
     pages = sorted({chunk.page for chunk in documents if chunk.page is not None})
     readings = tuple(GapReading(str(page)) for page in pages)[:MOST]
     return QuestionGap(PAGE_SCOPE, "part", readings, "first") if len(readings) > 1 else None
-
-
-def _is_title(heading: str, documents: Sequence[Chunk]) -> bool:
-    """Whether a heading is that of a document: the end of its title, or above the headings of other passages."""
-    titles = {value_key(chunk.tags.get("title", "")) for chunk in documents}
-    above = {chunk.section[0] for chunk in documents if len(chunk.section) > 1}
-    return heading in above or any(title.endswith(value_key(heading)) for title in titles)
 
 
 def _topic_gap(parsed: ParsedQuestion, topic: Sequence[str], documents: Sequence[Chunk]) -> QuestionGap | None:

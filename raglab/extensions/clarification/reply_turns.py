@@ -237,9 +237,8 @@ def _waiting(matter: Open, turn: Turn) -> tuple[Waiting, Open]:
     waiting = waiting_of(turn, parsed, gap, pinned, domain_checks(request.text, turn.system, request.language))
     offered = waiting.values if matter.again else tuple(value for value in waiting.values if value in matter.candidates)
     remaining = tuple(value for value in offered if value not in matter.turned_down)
-    proposed = (
-        matter.proposed if matter.proposed in remaining or not matter.turned_down else next(iter(remaining), None)
-    )
+    stands = matter.proposed in remaining or not matter.turned_down
+    proposed = matter.proposed if stands else next(iter(remaining), None)
     return waiting, matter._replace(remaining=remaining, proposed=proposed, candidates=offered)
 
 
@@ -299,7 +298,9 @@ def _show_again(waiting: Waiting, matter: Open, declined: Sequence[str], why: st
     if matter.replies or len(remaining) < FEWEST:
         return _refusal(waiting, why)
     if matter.again:
-        return _ask_after_default(waiting, remaining, why) if declined else _as_it_was(waiting, matter, why)
+        if declined:
+            return _ask_after_default(waiting, remaining, why)
+        return finish_request(waiting, waiting.read(matter.proposed or ""), [why])
     asking = matter.asking
     if asking is None:  # cannot be: what a default did not answer was asked
         raise AssertionError
@@ -316,11 +317,6 @@ def _ask_after_default(waiting: Waiting, remaining: tuple[str, ...], why: str) -
     next_waiting = waiting._replace(gap=waiting.gap._replace(readings=offered)).declined_last()
     response = ask_user(next_waiting, prospect_of(next_waiting), next_waiting.values, [])
     return extend_response(response, {}, [why])
-
-
-def _as_it_was(waiting: Waiting, matter: Open, why: str) -> Response:
-    """The answer of the default, which a reply that names nothing leaves as it is."""
-    return finish_request(waiting, waiting.read(matter.proposed or ""), [why])
 
 
 def _refusal(waiting: Waiting, reason: str) -> Response:

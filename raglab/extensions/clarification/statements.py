@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -195,12 +196,14 @@ def _sentence_statements(sentence: str, heading: str) -> Iterator[Statement]:
     the words behind each tell them apart.
     """
     values = [value for value in values_in(sentence) if not _is_rate(sentence, value)]
-    kinds = [value.kind for value in values]
+    starts: dict[str, list[int]] = {}
+    for value in values:
+        starts.setdefault(value.kind, []).append(value.start)
     labels: dict[str, str] = {}
     for value in values:
         label, behind = _label(sentence, value.start, value.end), ""
-        if kinds.count(value.kind) > 1:
-            behind = _behind(sentence, value.end, [each.start for each in values if each.kind == value.kind])
+        if len(starts[value.kind]) > 1:
+            behind = _behind(sentence, value.end, starts[value.kind])
             if value.kind in labels and behind and not stems(_clauses_before(sentence, value.start)[-1]):
                 label = labels[value.kind]
             labels[value.kind] = label
@@ -230,7 +233,8 @@ def _clauses_before(sentence: str, start: int) -> list[str]:
 
 def _behind(sentence: str, end: int, starts: Sequence[int]) -> str:
     """What a sentence says of a value behind it, up to the end of its clause or the next value of the kind."""
-    until = min([start for start in starts if start >= end], default=len(sentence))
+    at = bisect_left(starts, end)
+    until = starts[at] if at < len(starts) else len(sentence)
     words = _CLAUSE.split(sentence[end : min(until, end + CLAUSE_ROOM)])[0].rstrip(" .;:,").split()
     return " ".join(words[:LONGEST_CLAUSE]) if stems(" ".join(words)) else ""
 
