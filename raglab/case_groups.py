@@ -1,0 +1,30 @@
+"""Case groups (algebra): the tenant, collection or language that a question is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from raglab.values import Case
+
+UNKNOWN = ""  # group of a case that states none
+
+
+def group_value(case: Case, name: str) -> str:
+    """Group of a case by the name of an attribute; '' where the case states none.
+
+    The value is `extra["groups"][name]`, as an import of spans keeps it, else `extra[name]`, a column of the cases.
+
+    Example:
+      >>> group_value(Case("1", "the excess?", extra={"groups": {"tenant": "acme"}}), "tenant")
+      'acme'
+      >>> group_value(Case("2", "l'excès ?", extra={"language": "fr"}), "language")
+      'fr'
+    """
+    groups = case.extra.get("groups")
+    value = groups.get(name) if isinstance(groups, Mapping) and name in groups else case.extra.get(name)
+    return UNKNOWN if value is None or isinstance(value, Mapping | list | tuple) else str(value).strip()
+
+
+def group_values(cases: Iterable[Case], name: str) -> tuple[str, ...]:
+    """Groups of cases, in their order; see `group_value`."""
+    return tuple(group_value(case, name) for case in cases)
