@@ -27,6 +27,7 @@ from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.signal_gates import OwnThresholds
 from raglab.thresholds import Thresholds, policy_thresholds
+from raglab.values import Case
 
 CASES = 4_096  # cases of a part, whose measurements stay in the cache of one core while all policies pass
 BLOCK = 65_536  # decisions of a part that are made at once
@@ -120,17 +121,18 @@ def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np
     return cells
 
 
-def evidence_with_model(evidence: Evidence, policy: PolicyData) -> Evidence:
+def evidence_with_model(evidence: Evidence, policy: PolicyData, cases: Sequence[Case]) -> Evidence:
     """Evidence with the probabilities of the policy's model, even where that was fitted on other hits.
 
     Args:
       evidence: measurements of the cases.
+      cases: that were measured, of whose groups the model may hold a bias, [Q].
       policy: the policy whose decision model is applied; without one the evidence stays as it is.
     """
     model = policy.structure.decision
     if model is None:
         return evidence
     return evidence._replace(
-        probability=class_probabilities(evidence.signals, model, evidence.known.names),
+        probability=class_probabilities(evidence.signals, model, evidence.known.names, model.group_values(cases)),
         asked_right=np.full(len(evidence.label_code), model.asked_right),
     )

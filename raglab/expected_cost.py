@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.case_groups import group_values
 from raglab.metrics.costs import LABELS, OUTCOMES
 from raglab.plain_arrays import measured_values
 from raglab.signals import NAMES
-from raglab.values import Floats, Status
+from raglab.values import Case, Floats, Status
 
 CLASSES = ("right", "miss", "refuse", "ambiguous")  # answer would be right; ok but its evidence would miss; the rest
 LIMIT = 4.0  # standard deviations beyond which a signal counts no more
@@ -40,6 +41,18 @@ class SignalPart(NamedTuple):
     weights: tuple[float, ...]
 
 
+class GroupBias(NamedTuple):
+    """What belonging to a group adds to the logit of every class (rule S2.20).
+
+    Attributes:
+      attribute: name of the attribute that groups the cases, such as `tenant`.
+      bias: name of a group and its bias by class, by name; a group that is not among them has a bias of 0.
+    """
+
+    attribute: str
+    bias: tuple[tuple[str, tuple[float, ...]], ...]
+
+
 class DecisionModel(NamedTuple):
     """Multinomial logistic over signals.
 
@@ -48,12 +61,27 @@ class DecisionModel(NamedTuple):
       bias: by class.
       asked_right: chance that the options of a case to be asked hold what it expects.
       structure: hash of the hits it was fitted on, see `structure_hash`.
+      groups: biases of groups of cases, or None.
     """
 
     parts: tuple[SignalPart, ...]
     bias: tuple[float, ...]
     asked_right: float
     structure: str
+    groups: GroupBias | None = None
+
+    def __repr__(self) -> str:
+        """Fields by name, without groups that there are not: fingerprints are made of this text (rule S0.8)."""
+        rows = self._asdict() if self.groups else {name: getattr(self, name) for name in self._fields[:-1]}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in rows.items())})"
+
+    def group_values(self, cases: Sequence[Case]) -> tuple[str, ...] | None:
+        """Group of each case by the model's attribute, [Q]; None of a model without groups.
+
+        Args:
+          cases: Q of them.
+        """
+        return None if self.groups is None else group_values(cases, self.groups.attribute)
 
 
 class ActionCosts(NamedTuple):
@@ -140,17 +168,53 @@ def class_logits(
     return added
 
 
+def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> NDArray[np.float64]:
+    """Bias of each class with that of each case's group, [4, Q]; [4, 1] of a model without groups.
+
+    Args:
+      model: fitted.
+      groups: group of each case, [Q]; one without a bias, as '' of a case that states none, adds 0.
+
+    Raises:
+      ValueError: the model has groups, and those of the cases are not given.
+
+    Source: rule S2.20.
+
+    Example:
+      >>> model = DecisionModel((), (1.0, 0.0, 0.0, 0.0), 1.0, "", GroupBias("tenant", (("acme", (0.5, 0, 0, -0.5)),)))
+      >>> group_bias(model, ["acme", "zeta"]).tolist()
+      [[1.5, 1.0], [0.0, 0.0], [0.0, 0.0], [-0.5, 0.0]]
+    """
+    common = np.array(model.bias, dtype=np.float64)[:, None]
+    if model.groups is None:
+        return common
+    if groups is None:
+        rule = f"a model with a bias by {model.groups.attribute} must be given the group of each case"
+        msg = f"{rule}, got none; pass those of `DecisionModel.group_values`."
+        raise ValueError(msg)
+    of_group, none = dict(model.groups.bias), (0.0,) * len(CLASSES)
+    added: NDArray[np.float64] = np.array([of_group.get(name, none) for name in groups], dtype=np.float64)
+    return common + added.reshape(-1, len(CLASSES)).T
+
+
 def class_probabilities(
-    signals: NDArray[np.float64], model: DecisionModel, names: Sequence[str] = NAMES
+    signals: NDArray[np.float64],
+    model: DecisionModel,
+    names: Sequence[str] = NAMES,
+    groups: Sequence[str] | None = None,
 ) -> NDArray[np.float64]:
     """Probability of each class, [4, ...], by `CLASSES`.
 
     Args:
-      signals: by name, [S, ...]; NaN where missing.
+      signals: by name, [S, ..., Q]; NaN where missing.
       model: fitted.
       names: of the signals, [S].
+      groups: group of each case, [Q], for a model that has groups.
 
-    Source: rule S2.17; multinomial logistic regression.
+    Raises:
+      ValueError: the model has groups, and those of the cases are not given.
+
+    Source: rules S2.17, S2.20; multinomial logistic regression.
 
     Example:
       >>> model = DecisionModel((), (0.0, 0.0, 0.0, 0.0), 1.0, "")
@@ -158,8 +222,11 @@ def class_probabilities(
       [0.25, 0.25, 0.25, 0.25]
     """
     shape = signals.shape[1:]
-    bias = np.array(model.bias).reshape(len(CLASSES), *[1] * len(shape))
-    logits = np.broadcast_to(bias, (len(CLASSES), *shape)).copy()
+    bias = group_bias(model, groups)
+    wide = [1] * len(shape)
+    if bias.shape[1] > 1:  # cases are the last axis
+        wide[-1] = bias.shape[1]
+    logits = np.broadcast_to(bias.reshape(len(CLASSES), *wide), (len(CLASSES), *shape)).copy()
     for added in class_logits(
         signals, model, names
     ):  # one after the other, so that the sum is the same on every machine

@@ -27,7 +27,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from raglab import gates
 from raglab.arms import ARMS, CHOOSERS
-from raglab.expected_cost import DecisionModel, SignalPart
+from raglab.expected_cost import DecisionModel, GroupBias, SignalPart
 from raglab.gate_order import check_order
 from raglab.metrics.costs import LABELS, OUTCOMES
 from raglab.own_gates import section_error
@@ -338,16 +338,39 @@ class PartSection(_Section):
     weights: tuple[Number, Number, Number, Number]
 
 
+ClassBias = tuple[Number, Number, Number, Number]
+MOST_GROUPS = 10_000  # of a model
+LONGEST_GROUP = 200  # characters of its name
+
+
+class GroupSection(_Section):
+    """Rule S2.20: what the group of a case adds to the logits of the classes, by the value of an attribute."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
+
+    attribute: Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_GROUP)]
+    bias: Annotated[
+        dict[Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_GROUP)], ClassBias],
+        Field(min_length=1, max_length=MOST_GROUPS),
+    ]
+
+    @property
+    def table(self) -> GroupBias:
+        """The biases as the algebra takes them, by name."""
+        return GroupBias(self.attribute, tuple(sorted(self.bias.items())))
+
+
 class ModelSection(_Section):
     """Rule S2.17: the multinomial logistic that `raglab.fit_decision` fits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
 
     parts: Annotated[dict[StrictStr, PartSection], Field(max_length=MOST_PARTS)]
-    bias: tuple[Number, Number, Number, Number]
+    bias: ClassBias
     asked_right: Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
     structure: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
     fitted_on: StrictStr | None = None
+    groups: Annotated[GroupSection | None, Field(exclude_if=lambda groups: groups is None)] = None
 
     def __repr__(self) -> str:
         names = ", ".join(self.parts)
@@ -364,7 +387,8 @@ class ModelSection(_Section):
     def model(self) -> DecisionModel:
         """The model as the algebra takes it."""
         parts = (SignalPart(name, p.center, p.scale, p.missing, p.weights) for name, p in sorted(self.parts.items()))
-        return DecisionModel(tuple(parts), self.bias, self.asked_right, self.structure)
+        groups = None if self.groups is None else self.groups.table
+        return DecisionModel(tuple(parts), self.bias, self.asked_right, self.structure, groups)
 
 
 class DecisionSection(_Section):

@@ -18,17 +18,20 @@ from raglab.breakpoints import (
 )
 from raglab.case_codes import case_rows, spans
 from raglab.decision.chain import (
+    STATUS_OF,
     check_own_gates,
     decide_cases,
 )
 from raglab.decision.measurement import Evidence
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
+    N_CODES,
     outcome_codes,
 )
 from raglab.gates import Threshold
 from raglab.policy import PolicyData
 from raglab.thresholds import Thresholds, policy_thresholds, stacked
+from raglab.values import Status
 
 MANY_PIECES = 0.05  # share of the cases, those with most pieces, that are decided apart
 ROWS_AT_ONCE = 1 << 19  # decisions made at once where parts of the cases would cost more than they save
@@ -59,6 +62,16 @@ def piece_codes(evidence: Evidence, thresholds: Thresholds, paths: Sequence[str]
         )
         for path in paths
     }
+
+
+def piece_status(
+    evidence: Evidence, policy: PolicyData, paths: Sequence[str]
+) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int8]]]:
+    """Breakpoints [B, Q] of each case and its status on the pieces between them, [B + 1, Q]; no case needs a label."""
+    # A label has no say in a status; of none of them it would only be refused.
+    any_label = evidence._replace(label_code=np.full_like(evidence.label_code, Status.ambiguous))
+    pieces = piece_codes(any_label, policy_thresholds([policy]), paths)
+    return {path: (points, STATUS_OF[codes % N_CODES // metrics.CELLS]) for path, (points, codes) in pieces.items()}
 
 
 def _end_codes(evidence: Evidence, thresholds: Thresholds, swept: Sequence[Threshold]) -> dict[str, NDArray[np.int16]]:
@@ -112,7 +125,11 @@ def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
     Args:
       values: [B, Q] breakpoints. codes: [B + 1, Q].
     """
-    cell = CELL_OF_CODE.take(codes)
+    return cell_moves(values, CELL_OF_CODE.take(codes))
+
+
+def cell_moves(values: NDArray[np.float64], cell: NDArray[np.int8]) -> Moves:
+    """Where cases go, from the cell of each on each of its pieces, [B + 1, Q]; see `case_moves`."""
     moved = (cell[1:] != cell[:-1]) & ~np.isnan(values)
     first = np.bincount(cell[0], minlength=metrics.N_CELLS)
     return Moves(first, values[moved], cell[:-1][moved], cell[1:][moved])
@@ -167,7 +184,7 @@ def moves_of_paths(evidence: Evidence, policy: PolicyData, paths: Sequence[str])
 def closest_flip(
     value: float, points: NDArray[np.float64], status: NDArray[np.int8], current: int, swept: Threshold
 ) -> tuple[float, int] | None:
-    """Nearest value of a threshold at which the status is another, and that status."""
+    """Nearest value of a threshold at which the status of one case is another, and that status."""
     points = points[~np.isnan(points)]
     inward = np.inf if swept.side == "floor" else -np.inf
     best: tuple[float, int] | None = None
@@ -185,3 +202,34 @@ def closest_flip(
         if best is None or abs(at - value) < abs(best[0] - value):
             best = at, int(status[piece])
     return best
+
+
+def flip_distances(
+    value: float, points: NDArray[np.float64], status: NDArray[np.int8], current: NDArray[np.int8], swept: Threshold
+) -> NDArray[np.float64]:
+    """Smallest change of a threshold that flips each case, [Q]; infinite where none does.
+
+    `closest_flip` of many cases: breakpoints [B, Q], status between them [B + 1, Q], current status [Q].
+
+    Example: a floor at 0.5; the first case is answered up to 0.7, the second only up to 0.2.
+      >>> from raglab.breakpoints import SWEPT
+      >>> points, status = np.array([[0.7, 0.2]]), np.array([[0, 0], [1, 1]], dtype=np.int8)
+      >>> floor = SWEPT["similarity.min_similarity"]
+      >>> flip_distances(0.5, points, status, np.array([0, 1], dtype=np.int8), floor).round(6)
+      array([0.2, 0.3])
+    """
+    inward = np.inf if swept.side == "floor" else -np.inf
+    ends = np.full((1, points.shape[1]), swept.low), np.full((1, points.shape[1]), swept.high)
+    first, last = np.concatenate([ends[0], points]), np.concatenate([points, ends[1]])
+    beyond = np.isnan(last)
+    last = np.where(beyond, swept.high, last)
+    if swept.side == "floor":
+        first[1:] = first[1:] + 1.0 if swept.whole else np.nextafter(first[1:], inward)
+    else:
+        inner = ~beyond
+        inner[-1] = False
+        last = np.where(inner, np.nextafter(last, inward), last)
+    flips = (status != current) & (first <= last)  # a piece behind the last point begins at NaN
+    at = np.minimum(np.maximum(value, first), last)
+    distance: NDArray[np.float64] = np.where(flips, np.abs(at - value), np.inf).min(axis=0)
+    return distance

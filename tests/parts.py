@@ -25,6 +25,11 @@ class Parts(NamedTuple):
         """Each of them, fresh, so that nothing that was measured before is used."""
         return list(map(keep_used_chunks, self.traces))
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether any of them records answers."""
+        return any(trace.has_answers for trace in self.traces)
+
 
 def cut(trace: Trace, cuts: list[int]) -> Parts:
     """Trace in parts at some positions."""

@@ -43,6 +43,7 @@ EXCEPTIONS = {
     "clarify.py": "measures the parts of the clarification study and the reading of fields",
     "clarify_worlds.py": "makes worlds of words, split as the replies are",
     "fields.py": "measures the reading of fields without a system around it",
+    "groups.py": "fits models apart and with other strengths on the same cases",
     "intents.py": "measures the intent rules themselves",
     "learned.py": "measures the recipes of learned signals one by one",
     "llm_adapters.py": "measures each adapter of a model alone",

@@ -22,11 +22,11 @@ from raglab.lab.decision_fitting import (
     decision_cases,
     fit_decision,
     fit_model,
-    log_softmax,
     penalty_shares,
     scaled_signals,
     usable_signals,
 )
+from raglab.lab.group_fitting import log_softmax
 from raglab.replay import decide
 from raglab.signals import NAMES, signal
 from raglab.values import Status

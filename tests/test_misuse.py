@@ -196,12 +196,12 @@ SYSTEM = System()
 NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     (
         "live_rates",
-        lambda door, _: door.live_rates(SYSTEM),
+        lambda door, _: door.live.live_rates(SYSTEM),
         r"log must be an audit log, got a System; give its log: system\.audit",
     ),
     (
         "live_rates",
-        lambda door, _: door.live_rates("a.db"),
+        lambda door, _: door.live.live_rates("a.db"),
         r"first: raglab\.AuditLog\('a\.db'\), .* file audit\.sqlite in it",
     ),
     (
@@ -241,8 +241,8 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ),
     ("reply", lambda door, _: door.reply({}, "yes", system=SYSTEM), r"got a mapping; .*response\[\"request_id\"\]"),
     ("feedback", lambda door, _: door.feedback("r1", True, lab=SYSTEM), "did you mean system"),
-    ("buttons", lambda door, trace: door.buttons(trace, system=SYSTEM), "got a trace; ask first: raglab.ask"),
-    ("buttons", lambda door, _: door.buttons({}, lab=SYSTEM), "did you mean system"),
+    ("buttons", lambda door, trace: door.live.buttons(trace, system=SYSTEM), "got a trace; ask first: raglab.ask"),
+    ("buttons", lambda door, _: door.live.buttons({}, lab=SYSTEM), "did you mean system"),
     ("load_cases", lambda door, _: door.load_cases("a.csv", column={}), "did you mean columns"),
     ("load_cases", lambda door, _: door.load_cases(CASES), "got cases; they are cases already"),
     ("load_corpus", lambda door, _: door.load_corpus("a", max_words=3), "max_tokens"),

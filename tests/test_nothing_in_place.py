@@ -16,7 +16,18 @@ import pytest
 import raglab
 from decided import by_cost
 from parts import in_parts
-from raglab import breakpoints, certify, expected_cost, fusion, gates, metrics, replay, resolver, signals
+from raglab import (
+    breakpoints,
+    certify,
+    expected_cost,
+    fusion,
+    gates,
+    metrics,
+    replay,
+    resolver,
+    signals,
+    step_functions,
+)
 from raglab.bandit import learner, learners, scores, simulation
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import Bandit
@@ -188,6 +199,7 @@ def of_replay(seed: int, depths: int) -> None:
         replay.all_step_cells(evidence, chosen)
         replay.policy_cells(evidence, [chosen])
         replay.case_cells(evidence, [chosen])
+        step_functions.piece_status(evidence, chosen, breakpoints.acting_paths(evidence, chosen))
     for engine in ("numpy", "auto"):
         sweep(trace, policies, engine=engine)
         tally(trace, policies, engine=engine)
@@ -197,7 +209,7 @@ def of_replay(seed: int, depths: int) -> None:
     chain.read_by_slot(evidence, 0)("best_l2")
     replay.step_cells(evidence, policies[0], "confidence.tau_default")
     replay.path_moves(evidence, policies[0], "confidence.tau_default")
-    replay.evidence_with_model(evidence, policies[0])
+    replay.evidence_with_model(evidence, policies[0], trace.cases)
     outcome_codes.tally_codes(replay.shard_codes(trace, policies[:1]))
     outcome_codes.codes_missing(replay.shard_codes(trace, policies[:1]))
     steps(trace, policies[0], path="confidence.tau_default")

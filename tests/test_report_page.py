@@ -47,6 +47,7 @@ from raglab.lab.report.verdicts import (
 from raglab.lab.search_space import always_answer, always_refuse
 from raglab.lab.signal_audit import CONSTANT
 from raglab.lab.slice_rates import ranking, slices
+from raglab.lab.traffic_review import review
 from raglab.rules import rule_sentences
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace as StoredTrace
@@ -454,6 +455,17 @@ def test_rules_lead_to_their_first_sentence(page: str) -> None:
 
 
 @pytest.mark.full
+def test_traffic_has_a_section_where_a_review_is_given(tmp_path: Path) -> None:
+    """With its picture, its counts and notes; a page without a review has none."""
+    trace = some_trace(ROWS)
+    page = written(tmp_path, trace, review=review(trace, policies()["tuned"], by=("tenant",)))
+    section = page.partition("This traffic")[2]
+    for text in ("requests, decided by policy", "were not drawn", "state no tenant", "decided_by.answered"):
+        assert text in section
+    assert (tmp_path / "page_figures" / "traffic.png").is_file()
+    assert "This traffic" not in written(tmp_path, trace)
+
+
 def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
     """Byte for byte in a sandboxed frame; its scripts, and no others, are named in the page's policy."""
     frozen = '<p title="&amp;">\u202e"</p><script type="application/json">{}</script><script>go(1 < 2)</script>'

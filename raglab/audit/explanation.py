@@ -19,7 +19,7 @@ import numpy as np
 
 from raglab import gates
 from raglab.audit.default_table import ReplayedDefault, ReplayedUses, default_table
-from raglab.audit.log import check_from_json, json_value
+from raglab.audit.log import GROUP, check_from_json, json_value, request_groups
 from raglab.audit.log_learners import recorded_learner
 from raglab.audit.request_events import RequestEvents
 from raglab.canonical import digest
@@ -544,7 +544,8 @@ def _request_lines(request: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("documents", ", ".join(request["documents"])))
     fields = parsed_fields(request["parsed"]) if isinstance(request["parsed"], Mapping) else ()
     lines += [("parsed", f"{name}: {value or 'none'} ({confidence:.2f})") for name, value, confidence in fields]
-    models = ", ".join(f"{name} {value}" for name, value in request["models"].items())
+    lines += [("group", f"{name} {value}") for name, value in request_groups(request)]
+    models = ", ".join(f"{name} {value}" for name, value in request["models"].items() if not name.startswith(GROUP))
     system = f"policy {request['policy_id']}, index {request['fingerprint']}{f', {models}' if models else ''}"
     return [*lines, ("system", system)]
 

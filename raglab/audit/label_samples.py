@@ -8,10 +8,10 @@ of the drawn ones holds for all of them (see `raglab.audit.live_rates`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -45,7 +45,18 @@ COLUMNS = (
     "label",
 )
 MOST_BYTES = 64 * 2**20  # of a labelled file
+Member = TypeVar("Member")
 _CHECKED = ("sample", "request_id", "label")  # columns that are read back
+
+
+def stratum_name(status: str, gate: str) -> str:
+    """Name of what a request got: its decision, and the gate that made it where it does not answer.
+
+    Example:
+      >>> stratum_name("refuse", "similarity"), stratum_name("ok", "")
+      ('refuse by similarity', 'ok')
+    """
+    return f"{status} by {gate}" if gate else status
 
 
 class FirstDecision(NamedTuple):
@@ -65,7 +76,7 @@ class FirstDecision(NamedTuple):
     @property
     def stratum(self) -> str:
         """Stratum, such as `ok` or `refuse by similarity`."""
-        return f"{self.status} by {self.gate}" if self.gate else self.status
+        return stratum_name(self.status, self.gate)
 
     @property
     def failed(self) -> bool:
@@ -159,8 +170,8 @@ def draw_sample(
             strata.setdefault(decision.stratum, []).append(decision)
         # In the order of the alphabet: the seed must give the same draw whichever stratum the log begins with.
         sizes = {name: len(strata[name]) for name in sorted(strata)}
-        shares = _even_shares(sizes, n)
-        drawn = _draw(strata, shares, np.random.default_rng(seed))
+        shares = even_shares(sizes, n)
+        drawn = sorted(draw_strata(strata, shares, np.random.default_rng(seed)), key=lambda decision: decision.request)
         ends = {"first": population[0].request, "last": population[-1].request}
         ids = sorted(decision.request_id for decision in drawn)
         # The id is made of the draw, so that the same draw again is the same sample and adds no second event.
@@ -181,11 +192,11 @@ def draw_sample(
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _even_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
+def even_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
     """How many to draw of each stratum: as evenly as their sizes allow, the first in the alphabet before the last.
 
     Example:
-      >>> _even_shares({"ok": 100, "refuse": 2}, 10)
+      >>> even_shares({"ok": 100, "refuse": 2}, 10)
       {'ok': 8, 'refuse': 2}
     """
     shares = dict.fromkeys(sizes, 0)
@@ -195,15 +206,15 @@ def _even_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
     return shares
 
 
-def _draw(
-    strata: Mapping[str, Sequence[FirstDecision]], shares: Mapping[str, int], rng: np.random.Generator
-) -> list[FirstDecision]:
-    """So many of each stratum without replacement, in order of the requests."""
-    chosen = []
+def draw_strata(
+    strata: Mapping[str, Sequence[Member]], shares: Mapping[str, int], rng: np.random.Generator
+) -> list[Member]:
+    """So many members of each stratum, drawn without replacement, each as likely as any of its stratum."""
+    chosen: list[Member] = []
     for name, share in shares.items():
         places = rng.choice(len(strata[name]), size=share, replace=False)
         chosen += [strata[name][int(place)] for place in places]
-    return sorted(chosen, key=lambda decision: decision.request)
+    return chosen
 
 
 def _request_texts(log: Entries, first_decision: FirstDecision) -> dict[str, Any]:
@@ -251,20 +262,10 @@ def read_labels(path: Path) -> list[LabelledRow]:
         one sample; names file, line, column, rule and remedy.
     """
     labelled_rows: dict[tuple[str, str], LabelledRow] = {}
-    for line, row in _file_rows(path):
-        where = Where(str(path), line)
-        for name in _CHECKED:
-            if not isinstance(row.get(name), str):
-                value = "no such column" if name not in row else shown_value(row[name])
-                rule = f"column {name} must be a text"
-                raise input_error(where, rule, "keep the columns that `raglab audit sample` wrote", value)
-        labelled_row = LabelledRow(line, *(row[name].strip() for name in _CHECKED))
-        if not labelled_row.label:
+    for row in sample_rows(path):
+        if not row.label:
             continue
-        if labelled_row.label not in LABEL_NAMES:
-            rule = f"column label must be {', '.join(LABEL_NAMES)} or empty"
-            remedy = "say what the request should have got, or leave it empty"
-            raise input_error(where, rule, remedy, shown_value(row["label"]))
+        labelled_row, where = LabelledRow(*row[:4]), Where(str(path), row.line)
         key = labelled_row.sample, labelled_row.request_id
         if key in labelled_rows:
             rule = "column request_id must name a request once in a sample"
@@ -274,8 +275,64 @@ def read_labels(path: Path) -> list[LabelledRow]:
     return list(labelled_rows.values())
 
 
-def _file_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Line and fields of each row."""
+class SampleRow(NamedTuple):
+    """Row of a labelled sample: its line, counted from 1, the columns that are read back, and all of them as texts.
+
+    label: '' where nobody labelled the request.
+    """
+
+    line: int
+    sample: str
+    request_id: str
+    label: str
+    record: Mapping[str, Any]
+
+
+def sample_rows(labels: pd.DataFrame | str | Path) -> Iterator[SampleRow]:
+    """Rows of a labelled file, or of its frame, whose labels may be empty.
+
+    Raises:
+      InputError: a file that is neither CSV nor JSON lines, a missing column, or a label that is none.
+    """
+    if isinstance(labels, str | Path):
+        for line, row in file_rows(Path(labels)):
+            yield checked_row(Where(str(labels), line), row)
+        return
+    texts = labels.astype(object).where(labels.notna(), "").astype(str)
+    for place, record in enumerate(texts.to_dict("records")):
+        yield checked_row(Where("labels", place + 1), {str(name): cell for name, cell in record.items()})
+
+
+def checked_row(where: Where, row: Mapping[str, Any]) -> SampleRow:
+    """Row of a labelled file, whose label may be empty.
+
+    Raises:
+      InputError: a missing column, or a label that is none.
+    """
+    for name in _CHECKED:
+        if not isinstance(row.get(name), str):
+            value = "no such column" if name not in row else shown_value(row[name])
+            rule = f"column {name} must be a text"
+            raise input_error(where, rule, "keep the columns that the sample was written with", value)
+    sample, request_id, label = (row[name].strip() for name in _CHECKED)
+    sample_row = SampleRow(where.line or 1, sample, request_id, label, row)
+    if sample_row.label and sample_row.label not in LABEL_NAMES:
+        rule = f"column label must be {', '.join(LABEL_NAMES)} or empty"
+        remedy = "say what the request should have got, or leave it empty"
+        raise input_error(where, rule, remedy, shown_value(row["label"]))
+    return sample_row
+
+
+def drawn_id(request_id: str, drawn: Container[str]) -> str | None:
+    """Id of a labelled row as the sample wrote it, None where it drew no such request.
+
+    A spreadsheet's CSV has an apostrophe before an id that it would run as a formula.
+    """
+    return next((name for name in (request_id, request_id.removeprefix("'")) if name in drawn), None)
+
+
+def file_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Line and fields of each row of a labelled file, CSV or JSON lines."""
     if path.suffix == ".jsonl":
         for line in json_lines(path, MOST_BYTES):
             yield line.where.line or 1, line.record
@@ -320,9 +377,7 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
             if row.sample not in known:
                 rule = "column sample must name a draw of this log"
                 raise input_error(where, rule, "give the log that the sample was drawn from", shown_value(row.sample))
-            # A spreadsheet's CSV has an apostrophe before an id that it would run as a formula.
-            names = (row.request_id, row.request_id.removeprefix("'"))
-            request = next((name for name in names if name in known[row.sample]), None)
+            request = drawn_id(row.request_id, known[row.sample])
             if request is None:
                 rule = f"column request_id must be one that sample {row.sample} drew"
                 raise input_error(where, rule, "keep the ids as they were written", shown_value(row.request_id))

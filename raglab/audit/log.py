@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
@@ -306,6 +306,20 @@ NOW = partial(datetime.now, UTC)
 _JOINT: ContextVar[tuple[Database, Entries] | None] = ContextVar("_JOINT", default=None)  # of `AuditLog.together`
 
 
+GROUP = "group."  # before the attribute of a group, among the names of models of a request
+
+
+def request_groups(request: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Attribute and value of each group of a logged request.
+
+    Example:
+      >>> request_groups({"models": {"generator": "extractive", "group.tenant": "acme"}})
+      (('tenant', 'acme'),)
+    """
+    models = request["models"].items()
+    return tuple(sorted((name.removeprefix(GROUP), value) for name, value in models if name.startswith(GROUP)))
+
+
 class AuditLog:
     """An audit log in a file or a database; see the module. Several processes may share one.
 
@@ -363,6 +377,7 @@ class AuditLog:
         *,
         session: str = "",
         documents: Sequence[str] = (),
+        groups: Iterable[tuple[str, str]] = (),
         parsed: object = None,
         policy: PolicyData,
         fingerprint: str,
@@ -380,6 +395,8 @@ class AuditLog:
           session: the session whose requests follow one another; '' is a request alone, whose silence ends by the clock
             only.
           documents: files that the user named.
+          groups: attribute and value of each group of the request; kept with the names of the models, see
+            `request_groups`.
           parsed: a `ParsedQuestion` or a mapping of its fields.
           policy: the policy that decides it.
           fingerprint: of the system.
@@ -400,7 +417,7 @@ class AuditLog:
             made_by = {
                 "policy_id": policy.policy_id,
                 "fingerprint": fingerprint,
-                "models": dict(models),
+                "models": dict(models) | {f"{GROUP}{name}": value for name, value in groups},
                 "prompt_version": models.get("prompt_version", ""),
                 "learner": self.digest,
             }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import expected_cost, gates, resolver
+from raglab.characters import visible
 from raglab.decimals import decimals
 from raglab.decision import chain
 from raglab.decision.answer_text import AnswerCheck
@@ -41,7 +42,7 @@ from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answe
 from raglab.decision.scoring import trace_status_only
 from raglab.languages import retold, sentence
 from raglab.policy import PolicyData
-from raglab.policy_sections import EXPECTED_COST
+from raglab.policy_sections import EXPECTED_COST, cut_value
 from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, firing_of
 from raglab.signals import NAMES
 from raglab.thresholds import Thresholds, policy_thresholds
@@ -196,7 +197,8 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
     evidence, model = decisions.tables.evidence, decisions.policy.structure.decision
     assert model is not None  # noqa: S101 - of a policy that decides by it
     added = expected_cost.class_logits(evidence.signals[:, 0, [row]], model, evidence.known.names)[:, :, 0]
-    logits = added.sum(axis=0) + np.array(model.bias)
+    groups = model.group_values([decisions.trace.cases[row]])
+    logits = added.sum(axis=0) + expected_cost.group_bias(model, groups)[:, 0]
     own = {Status.ok: 0, Status.refuse: 2, Status.ambiguous: 3}[status]
     rival = max((place for place in range(len(logits)) if place != own), key=lambda place: (logits[place], -place))
     names = expected_cost.CLASSES
@@ -207,7 +209,10 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
         ),
         key=lambda pair: (-abs(pair[0]), pair[1]),
     )
-    terms = [("bias", model.bias[own] - model.bias[rival]), *((name, share) for share, name in parts[:PARTS] if share)]
+    terms = [("bias", model.bias[own] - model.bias[rival])]
+    if model.groups is not None and groups is not None:
+        terms.append(_group_term(decisions, model.groups, groups[0], own, rival))
+    terms += [(name, share) for share, name in parts[:PARTS] if share]
     listed = ", ".join(f"{name} {share:+.2f}" for name, share in terms)
     rest = float(logits[own] - logits[rival]) - sum(share for _, share in terms)
     chance = ", ".join(
@@ -221,6 +226,17 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
         listed=listed,
         rest=f"{rest:+.2f}",
     )
+
+
+def _group_term(
+    decisions: Decisions, groups: expected_cost.GroupBias, name: str, own: int, rival: int
+) -> tuple[str, float]:
+    """Group of a case, and what it adds to the difference of two logits (rule S2.20)."""
+    bias = dict(groups.bias).get(name)
+    shown = visible(cut_value(f"{groups.attribute} {name}".rstrip()))
+    if bias is not None:
+        return shown, bias[own] - bias[rival]
+    return decisions.say("{group} without a bias of its own" if name else "{group} not stated", group=shown), 0.0
 
 
 def _case_measurements(decisions: Decisions, row: int) -> gates.Read:

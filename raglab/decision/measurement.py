@@ -56,6 +56,7 @@ from raglab.patterns import pattern_hits
 from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
 from raglab.signals import degenerate_scores
 from raglab.values import (
+    Case,
     PatternHits,
     Status,
     TraceData,
@@ -363,7 +364,8 @@ def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure
     fields: dict[str, Any] = {name: by_slot(table, (depths, n_cases)) for name, table in tables.items()}
     rows = answer_signals(fields["generation"], fields["support"], evidence.l2.shape[1])
     fields |= {"by_text": by_text, "sources_right": sources_right, "signals": with_columns(evidence.signals, rows)}
-    return add_probabilities(measured._replace(evidence=evidence._replace(answered=True, **fields)), structure)
+    answered = measured._replace(evidence=evidence._replace(answered=True, **fields))
+    return add_probabilities(answered, structure, trace.cases)
 
 
 def policy_pattern_hits(trace: TraceData | Measured, policy: PolicyData) -> PatternHits:
@@ -400,12 +402,15 @@ def measured_tables(trace: TraceData | Measured, policy: PolicyData, arm: str | 
     tables: Tables = held.once("tables", (name, plain), measure)
     if structure.decision is None:
         return tables
-    decided: Tables = held.once("decided", (name, structure), lambda: add_probabilities(tables, structure))
+    decided: Tables = held.once("decided", (name, structure), lambda: add_probabilities(tables, structure, whole.cases))
     return decided
 
 
-def add_probabilities(measured: Tables, structure: Structure) -> Tables:
+def add_probabilities(measured: Tables, structure: Structure, cases: Sequence[Case]) -> Tables:
     """Tables with what the structure's model makes of the signals (rule S2.17); as they are where it has none.
+
+    Args:
+      cases: that were measured; their groups have a bias where the model has groups (rule S2.20).
 
     Raises:
       ValueError: the model was fitted on other hits.
@@ -415,7 +420,7 @@ def add_probabilities(measured: Tables, structure: Structure) -> Tables:
         return measured
     check_model(structure, measured.arm)
     evidence = measured.evidence
-    probability = class_probabilities(evidence.signals, model, evidence.known.names)
+    probability = class_probabilities(evidence.signals, model, evidence.known.names, model.group_values(cases))
     if not np.isfinite(probability).all():
         place = int(np.argwhere(~np.isfinite(probability))[0][-1])
         rule = "a decision model must give every case finite chances (its weights must not overflow)"

@@ -16,4 +16,5 @@ from raglab.displays.logs import ForestDisplay as ForestDisplay
 from raglab.displays.logs import LiveRatesDisplay as LiveRatesDisplay
 from raglab.displays.logs import RewardAuditDisplay as RewardAuditDisplay
 from raglab.displays.signals import SignalAuditDisplay as SignalAuditDisplay
+from raglab.displays.traffic import ReviewDisplay as ReviewDisplay
 from raglab.extensions.cockpit.display import Cockpit as Cockpit

@@ -6,6 +6,8 @@ from raglab.lab.gate_fitting import answer_outcomes as answer_outcomes
 from raglab.lab.gate_fitting import calibrate_answers as calibrate_answers
 from raglab.lab.gate_fitting import calibrate_cosine as calibrate_cosine
 from raglab.lab.gate_fitting import compare_gates as compare_gates
+from raglab.lab.label_sampling import with_sample_labels as with_sample_labels
+from raglab.lab.rates_by_group import group_rates as group_rates
 from raglab.lab.reward_audit import arm_tables as arm_tables
 from raglab.lab.search_space import SearchRange as SearchRange
 from raglab.lab.search_space import always_answer as always_answer

@@ -442,7 +442,8 @@ def cross_fit(cases: Cases) -> CostCrossFit:
     shape = (cases.repeats, *cases.evidence.probability.shape)
     probability, right = np.empty(shape), np.empty((cases.repeats, len(cases.label)))
     for repeat, rows, held in held_out_folds(cases, COST):
-        part = evidence_with_model(case_rows(cases.evidence, held), fitted(rows))
+        of_fold = [cases.trace.cases[row] for row in held.tolist()]
+        part = evidence_with_model(case_rows(cases.evidence, held), fitted(rows), of_fold)
         probability[repeat][..., held], right[repeat, held] = part.probability, part.asked_right
     evidence = tuple(
         cases.evidence._replace(probability=of_repeat, asked_right=asked_right)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from raglab.decision.learned_cases import Queries, learned_cases
@@ -39,6 +39,20 @@ RULE_NAMES: Mapping[str, SelectionRule] = {
 CandidateNames = Sequence[str | Policy] | Mapping[str, Policy]
 TUNED, BY_HAND = "tuned", "manual-loop"
 OWN_NAMES = (*RECIPES, *FIXED, TUNED, BY_HAND)  # rows of a result, which no policy of the user may take
+
+
+def check_group_candidate(group: str | None, rule: str, named: Collection[str]) -> None:
+    """Stop where groups are asked for of a study in which no decision by expected cost competes.
+
+    Raises:
+      ValueError: the rule is chain, and the decision by expected cost is not named.
+    """
+    if group is not None and rule == "chain" and COST not in named:
+        msg = (
+            f"group needs the decision by expected cost, got rule 'chain' and group {group!r}; leave one of them out, "
+            f"or name the candidate {COST!r}."
+        )
+        raise ValueError(msg)
 
 
 def check_competition(

@@ -19,6 +19,7 @@ from raglab.decision.measurement import Evidence, measured_tables, structure_has
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.expected_cost import CLASSES, LIMIT
 from raglab.lab.answer_basis import check_recorded
+from raglab.lab.group_fitting import CaseGroups, FittedGroups, check_groups, fit_groups, group_sentences, log_softmax
 from raglab.misuse import takes
 from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
@@ -27,6 +28,7 @@ from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
+from raglab.user_warnings import warn_user
 from raglab.values import Status, TraceData
 
 TraceKind = TypeVar("TraceKind")  # a trace, in memory or of shards
@@ -45,7 +47,8 @@ class DecisionCases(NamedTuple):
     """Labelled cases as a fit reads them.
 
     signals: in the order of `known`, [S, Q]. classes: places in `CLASSES`, [Q]. can_ask: whether there are two
-    options, [Q]. options_right: whether they hold what an ambiguous case expects, [Q]. known: the signals.
+    options, [Q]. options_right: whether they hold what an ambiguous case expects, [Q]. known: the signals. groups: of
+    the cases, where the fit is to have biases of groups.
     """
 
     signals: NDArray[np.float64]
@@ -53,11 +56,13 @@ class DecisionCases(NamedTuple):
     can_ask: NDArray[np.bool_]
     options_right: NDArray[np.bool_]
     known: SignalSet = BUILT_IN_SET
+    groups: CaseGroups | None = None
 
     def rows(self, keep: NDArray[Any]) -> DecisionCases:
         """The same of some cases."""
         part = (self.classes[keep], self.can_ask[keep], self.options_right[keep])
-        return DecisionCases(self.signals[:, keep], *part, self.known)
+        groups = None if self.groups is None else self.groups.rows(keep)
+        return DecisionCases(self.signals[:, keep], *part, self.known, groups)
 
 
 def decision_cases(evidence: Evidence) -> DecisionCases:
@@ -82,8 +87,10 @@ def decision_cases(evidence: Evidence) -> DecisionCases:
 def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
     """Cases of all parts, in order."""
     classes, can_ask, right = (np.concatenate([part[field] for part in parts]) for field in (1, 2, 3))
+    by_part = [part.groups for part in parts if part.groups is not None]
+    groups = by_part[0]._replace(names=np.concatenate([part.names for part in by_part])) if by_part else None
     return DecisionCases(
-        np.concatenate([part.signals for part in parts], axis=1), classes, can_ask, right, parts[0].known
+        np.concatenate([part.signals for part in parts], axis=1), classes, can_ask, right, parts[0].known, groups
     )
 
 
@@ -113,7 +120,7 @@ class FittedModel:
     names: of its signals, [F]. center, scale: [F]; a signal counts as (value - center) / scale. weights: [4, F].
     bias: [4]. asked_right: chance that the options of a case to be asked hold what it expects. strength: inverse of
     the penalty that was chosen. temperature: factor of the logits that calibration came to. known: the signals of the
-    cases that it was fitted on, of which `names` are some.
+    cases that it was fitted on, of which `names` are some. groups: biases of groups, where they were asked for.
     """
 
     names: tuple[str, ...]
@@ -125,20 +132,14 @@ class FittedModel:
     strength: float
     temperature: float
     known: SignalSet = BUILT_IN_SET
+    groups: FittedGroups | None = None
 
     def probabilities(self, signals: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probability of each class, [4, Q], of signals [S, Q] in the order of `known`."""
+        """Probability of each class by the common model, [4, Q], of signals [S, Q] in the order of `known`."""
         rows = signals[[self.known.place(name) for name in self.names]]
         x = scaled_signals(rows, self.center, self.scale)
         logits = x @ self.weights.T + self.bias
         return np.exp(log_softmax(logits)).T
-
-
-def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithm of the softmax over the last axis, [..., C]."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    log_probabilities: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return log_probabilities
 
 
 def scaled_signals(
@@ -182,7 +183,7 @@ def fit_model(
     """Multinomial logistic of the classes on signals, monotone where a direction is declared, calibrated.
 
     The penalty is chosen by cross-validated log-loss. The logits of the same folds, which no fit saw, then give one
-    temperature, which is folded into the weights.
+    temperature, which is folded into the weights, and biases of the cases' groups where the cases have groups.
 
     Args:
       names: of the signals; all that differ between cases and that one arm alone has where not given.
@@ -191,7 +192,7 @@ def fit_model(
     Raises:
       ValueError: fewer than `least` cases that would be answered right or fewer others, or no usable signal.
 
-    Source: rule S2.17; temperature scaling: Guo et al. 2017.
+    Source: rules S2.17, S2.20; temperature scaling: Guo et al. 2017.
     """
     right = int((cases.classes == 0).sum())
     if min(right, len(cases.classes) - right) < least:
@@ -212,6 +213,9 @@ def fit_model(
         temperature = _temperature(held, cases.classes)
         weights, bias = _fit_weights(x, cases.classes, directions, strength)
     present = np.isin(np.arange(len(CLASSES)), cases.classes)  # of a class without a case nothing can be learned
+    groups = None
+    if cases.groups is not None:
+        groups = fit_groups(np.where(present, temperature * held, ABSENT), cases.classes, cases.groups)
     return FittedModel(
         names=usable_names,
         center=center,
@@ -222,6 +226,7 @@ def fit_model(
         strength=strength,
         temperature=temperature,
         known=cases.known,
+        groups=groups,
     )
 
 
@@ -391,6 +396,10 @@ def model_section(model: FittedModel, structure: str, fitted_on: str | None = No
     def short(value: float) -> float:
         return float(f"{value:.{DIGITS}g}")
 
+    groups: dict[str, Any] = {}
+    if model.groups is not None and model.groups.bias:
+        bias = {name: tuple(map(short, row.tolist())) for name, row in sorted(model.groups.bias.items())}
+        groups = {"groups": {"attribute": model.groups.attribute, "bias": bias}}
     return {
         "parts": {
             name: {
@@ -407,6 +416,7 @@ def model_section(model: FittedModel, structure: str, fitted_on: str | None = No
         "asked_right": short(model.asked_right),
         "structure": structure,
         "fitted_on": fitted_on,
+        **groups,
     }
 
 
@@ -452,14 +462,15 @@ def held_out_cells(
     Raises:
       ValueError: policies with different models, or without one; too few cases for a fit without a fold.
 
-    Source: rules S2.17, S6.9.
+    Source: rules S2.17, S2.20, S6.9.
     """
     first = policies[0].decision.model
     if first is None or any(policy.decision.model != first for policy in policies):
         value = f"{sum(policy.decision.model != first for policy in policies) + 1} different ones or none"
         msg = f"policies must decide by one model, got {value}; take those of `raglab.lab.certification.grid`."
         raise ValueError(msg)
-    parts = list(each_shard(fitted_cases, trace, policies[0], arm, what="measure"))
+    group = None if first.groups is None else first.groups.attribute
+    parts = list(each_shard(fitted_cases, trace, policies[0], arm, group, what="measure"))
     cases = join_decision_cases(parts)
     fold = stratified_folds(cases.classes, FOLDS, np.random.default_rng(seed))
     without = []
@@ -472,9 +483,14 @@ def held_out_cells(
     return np.sum(list(counted), axis=0, dtype=np.int64)
 
 
-def fitted_cases(trace: TraceData, policy: Policy, arm: str | None) -> DecisionCases:
-    """Labelled cases of one shard as a fit reads them; pure, so that any worker may measure it."""
-    return decision_cases(measured_tables(trace, policy, arm).evidence)
+def fitted_cases(trace: TraceData, policy: Policy, arm: str | None, group: str | None = None) -> DecisionCases:
+    """Labelled cases of one shard as a fit reads them; pure, so that any worker may measure it.
+
+    Args:
+      group: attribute whose groups the fit is to have biases of; None for none.
+    """
+    cases = decision_cases(measured_tables(trace, policy, arm).evidence)
+    return cases if group is None else cases._replace(groups=CaseGroups.of(trace.cases, group))
 
 
 def fold_cells(
@@ -486,11 +502,14 @@ def fold_cells(
       pair: the part and the fold of each of its cases. without: a policy a fold, with its model.
     """
     part, fold = pair
-    evidence = measured_tables(part.loaded(), policies[0], arm).evidence
+    trace = part.loaded()
+    evidence = measured_tables(trace, policies[0], arm).evidence
     cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     for held in np.unique(fold).tolist():
-        without_fold = case_rows(evidence, fold == held)
-        cells_by_case = case_cells(evidence_with_model(without_fold, without[held]), policies)
+        rows = np.flatnonzero(fold == held)
+        cases = [trace.cases[row] for row in rows.tolist()]
+        held_out = evidence_with_model(case_rows(evidence, rows), without[held], cases)
+        cells_by_case = case_cells(held_out, policies)
         cells += [np.bincount(row, minlength=metrics.N_CELLS) for row in cells_by_case]
     return cells
 
@@ -502,6 +521,7 @@ def fit_decision(
     *,
     signals: Sequence[str] | None = None,
     costs: metrics.Costs | None = None,
+    group: str | None = None,
     seed: int = 0,
     arm: str | None = None,
 ) -> Policy:
@@ -515,14 +535,20 @@ def fit_decision(
       policy: its patterns, hits and domain gate are kept; the published defaults where not given.
       signals: names of `raglab.signals.NAMES` or of the trace's own; all that differ between the cases where not given.
       costs: label -> outcome -> cost, see `metrics.cost_matrix`; those of the policy where not given.
+      group: attribute of the cases, such as `tenant` or `language` (`raglab.case_groups.group_value`): each group gets
+        a bias of its own, shrunk towards the common policy the more, the fewer its cases and the less groups differ.
+        One of fewer than 20 labelled cases, or unknown when it is decided, follows the common policy.
       seed: of the folds in which the penalty is chosen and the probabilities are calibrated.
       arm: which of the trace's arms; the first where not given.
 
     Raises:
       ValueError: an unknown signal or cost, too few cases of a kind, or too many answers missing of cases judged by
-        text.
+        text, or no case that states the group.
 
-    Source: rules S2.17, S6.3; Chow 1970, Elkan 2001.
+    Warns:
+      UserWarning: groups without a bias of their own, with the counts of their cases.
+
+    Source: rules S2.17, S2.20, S6.3; Chow 1970, Elkan 2001.
 
     Example: `raglab.fit_decision(trace, policy, costs={"refuse": {"answered_wrong": 10}})`.
     """
@@ -532,8 +558,12 @@ def fit_decision(
     fitted = tune_cases(trace)
     plain = base.replace("decision.rule", "chain")
     check_recorded(fitted, plain, arm, "a decision")
-    cases = join_decision_cases(list(each_shard(fitted_cases, fitted, plain, arm, what="measure")))
+    cases = join_decision_cases(list(each_shard(fitted_cases, fitted, plain, arm, group, what="measure")))
+    check_groups(cases.groups)
     model = fit_model(cases, names=signals, seed=seed)
+    if cases.groups is not None and model.groups is not None:
+        for sentence in group_sentences(cases.groups, model.groups.bias):
+            warn_user(sentence)
     # The policy remembers its cases: there is no certificate and no comparison on them (rules S6.4, S6.11).
     by_split = trace_queries(fitted)
     queries = list(chain.from_iterable(by_split.values()))

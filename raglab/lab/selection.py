@@ -335,7 +335,7 @@ def policy_flat_ranges(cases: Cases, policy: Policy) -> pd.DataFrame:
     elif policy.signals:
         paths = [f"signals.{name}.{end}" for name in policy.signals for end in ("min", "max")]
         paths = [path for path in paths if policy.value(path) is not None]
-    evidence = evidence_with_model(cases.evidence, policy)
+    evidence = evidence_with_model(cases.evidence, policy, cases.trace.cases)
     rows = [
         (*run, run.high - run.low) for run in (flat_range(evidence, policy, path, cases.goal.score) for path in paths)
     ]

@@ -45,9 +45,11 @@ from raglab.lab.competition import (
     CompetitionEntry,
     build_candidates,
     check_competition,
+    check_group_candidate,
     competition,
 )
 from raglab.lab.decision_fitting import decision_cases
+from raglab.lab.group_fitting import CaseGroups, check_groups
 from raglab.lab.looks import split_queries
 from raglab.lab.paired_gain import Advantage, paired_advantage
 from raglab.lab.search_space import (
@@ -69,6 +71,7 @@ from raglab.lab.study_cases import Splits, candidate_cases, label_notes, study_s
 from raglab.lab.study_notes import (
     answer_notes,
     beside_notes,
+    group_notes,
     refusal_notes,
     selection_note,
     switched_off_note,
@@ -342,6 +345,7 @@ def tune(
     arm: str | None = None,
     rule: RuleName = "expected_cost",
     candidates: CandidateNames = (),
+    group: str | None = None,
     folds: int = FOLDS,
     repeats: int = REPEATS,
     trials: int = 1000,
@@ -370,6 +374,8 @@ def tune(
       candidates: further competitors: `one threshold`, `chain` or `expected cost`, with blank or underscore, or
         policies, by name where given as a mapping. None may be fitted or tuned on these cases; a policy that was tuned
         by hand on them goes unnoticed.
+      group: attribute of the cases, such as `tenant`: the decision by expected cost is fitted with a bias for each
+        group, see `raglab.fit_decision`, and competes with it; the other candidates have no groups.
       folds: of the cross-fit, from 2.
       repeats: divisions of the cases into folds, from 1.
       trials: configurations of the chain tried before its line search.
@@ -391,14 +397,16 @@ def tune(
 
     Raises:
       ValueError: unknown rule, candidate or sampler, trials below 1, folds below 2, a range that is none, a case
-        without a label, a candidate that cannot be made of these cases or was fitted on them, a storage that cannot be
-        opened or holds a study of another search under this name, or `on_trials` with a study that workers share.
+        without a label, a candidate that cannot be made of these cases or was fitted on them, a group that no case
+        states or with the rule chain, a storage that cannot be opened or holds a study of another search under this
+        name, or `on_trials` with a study that workers share.
 
-    Source: rules S2.19, S6.2, S6.4, S6.5, S6.7, S6.8.
+    Source: rules S2.19, S2.20, S6.2, S6.4, S6.5, S6.7, S6.8.
 
     Example: `raglab.tune(trace, rule="chain", storage="out/study").best.params`
     """
     rule, named = check_competition(rule, candidates, folds, repeats)
+    check_group_candidate(group, rule, named)
     of = search_problem(
         trace,
         policy=policy,
@@ -411,7 +419,7 @@ def tune(
         space=space,
     )
     check_storage(of.problem, storage, study_name, on_trials)  # before shards are measured
-    cases = _measured_cases(of, folds, repeats)
+    cases = _measured_cases(of, folds, repeats, group)
     by_split = split_queries(trace) if named else None
     entry = competition(cases, rule, named, by_split)  # before the search: what cannot compete is said at once
     with of.measured(of.splits.tuned_on).measured_once(of.problem.start, arm) as replayed:
@@ -537,6 +545,7 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
             *target_notes(chosen, goal),
             *entry.notes,
             *beside_notes(chosen),
+            *group_notes(cases.decided.groups, chosen),
             *scored,
             *unmeasured_note(judged_on, tuned),
             *stopped,
@@ -561,17 +570,20 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
 def _selection_settings(entry: CompetitionEntry, cases: Cases) -> dict[str, Any]:
     """Rule and cross-fitting of a selection, and the names that compete."""
     competing = ", ".join(entry.competing)
-    return {"rule": entry.rule, "folds": cases.folds, "repeats": cases.repeats, "competing": competing}
+    groups = {} if cases.decided.groups is None else {"group": cases.decided.groups.attribute}
+    return {"rule": entry.rule, "folds": cases.folds, "repeats": cases.repeats, "competing": competing, **groups}
 
 
-def _measured_cases(of: StudyProblem, folds: int, repeats: int) -> Cases:
-    """Cases that candidates are made of, measured once."""
+def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | None) -> Cases:
+    """Cases that candidates are made of, measured once; with their groups where the decision is to have them."""
     problem, trace = of.problem, of.held.trace
     arm, start, seed = problem.settings["arm"], problem.start, int(problem.settings["seed"])
     if len(trace) < 2:
         msg = f"a study needs at least 2 cases to tune on, got {len(trace)}; label more."
         raise ValueError(msg)
     evidence = measured_tables(of.held, start, arm).evidence
+    groups = None if group is None else CaseGroups.of(trace.cases, group)
+    check_groups(groups)
     return Cases(
         held=of.held,
         arm=arm,
@@ -579,7 +591,7 @@ def _measured_cases(of: StudyProblem, folds: int, repeats: int) -> Cases:
         defaults=of.defaults,
         goal=problem.goal,
         evidence=evidence,
-        decided=decision_cases(evidence),
+        decided=decision_cases(evidence)._replace(groups=groups),
         space=problem.space,
         questions=question_numbers(trace.cases),
         seed=seed,

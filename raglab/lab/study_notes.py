@@ -15,6 +15,7 @@ from raglab.decision.sharded_decisions import trace_basis
 from raglab.lab.acting_gates import bound_text, dropped_gates, dropped_gates_text
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, REFUSE, THRESHOLD, Cases, count_cells
+from raglab.lab.group_fitting import CaseGroups, group_sentences
 from raglab.lab.paired_gain import Advantage, paired_advantage
 from raglab.lab.report.verdicts import target_met
 from raglab.lab.search_space import Goal
@@ -237,6 +238,24 @@ def beside_notes(chosen: Selection) -> list[str]:
         f"candidates=[{lets}] lets them compete."
     )
     return [note]
+
+
+def group_notes(groups: CaseGroups | None, chosen: Selection) -> list[str]:
+    """Which groups have no bias of their own, with counts, and whether the selected policy has groups at all.
+
+    Args:
+      groups: of the cases, where the decision by expected cost was to have their biases.
+      chosen: the selection.
+    """
+    if groups is None:
+        return []
+    policy = chosen.policies.get(COST)
+    if policy is None:
+        return [f"No policy has groups of {groups.attribute}: {COST}, which alone has them, could not be fitted."]
+    model = policy.decision.model
+    notes = [*group_sentences(groups, () if model is None or model.groups is None else model.groups.bias)]
+    alone = f"{chosen.selected} is selected; {COST} alone has groups of {groups.attribute}."
+    return notes if chosen.selected == COST else [alone, *notes]
 
 
 def target_notes(chosen: Selection, goal: Goal) -> list[str]:

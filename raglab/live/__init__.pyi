@@ -1,13 +1,16 @@
 from raglab.answering.compression import compress as compress
 from raglab.answering.generation import ModelGenerator as ModelGenerator
+from raglab.answering.metered_client import RequestBudget as RequestBudget
 from raglab.answering.prompts import Prompt as Prompt
 from raglab.audit.label_samples import draw_sample as draw_sample
 from raglab.audit.label_samples import record_labels as record_labels
 from raglab.audit.label_samples import write_sample as write_sample
+from raglab.audit.live_rates import live_rates as live_rates
 from raglab.extensions.clarification.clarified_traces import clarified_trace as clarified_trace
 from raglab.extensions.clarification.field_reading import read_contents as read_contents
 from raglab.extensions.clarification.field_reading import read_field as read_field
 from raglab.extensions.clarification.model_calls import ModelCalls as ModelCalls
+from raglab.live.ask import buttons as buttons
 from raglab.live.clarifier import FieldValue as FieldValue
 from raglab.live.clarifier import GapReading as GapReading
 from raglab.live.clarifier import ParsedQuestion as ParsedQuestion

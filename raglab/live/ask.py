@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -20,6 +20,7 @@ from raglab.live.pipeline import answer_request
 from raglab.live.requests import Request, check_request, language_of, moment_or_now
 from raglab.live.response import Response
 from raglab.live.system import OnError, System, check_on_error, normalise_question
+from raglab.live.telemetry import answer_in_span
 from raglab.misuse import takes
 from raglab.store.log_tables import check_id
 from raglab.text import NO_MATH, html_text
@@ -34,6 +35,7 @@ def ask(
     documents: Sequence[str] | None = None,
     request_id: str | None = None,
     session: str = "",
+    groups: Mapping[str, str] | None = None,
     now: datetime | None = None,
     on_error: OnError | None = None,
 ) -> Response:
@@ -43,6 +45,10 @@ def ask(
     under the same policy. Where a bandit chooses the arm (`strategy.arm` is `bandit`), it learns from the answer; where
     the question fails with an error, its choice stays without a reward. A system that clarifies asks for what a vague
     question leaves out, or fills it in with what it learned from earlier replies; see `reply`, and `buttons`.
+
+    An application that has set a tracer provider of OpenTelemetry gets spans of the request: ids, scores and the
+    decision with its gate. Texts are in them only where `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` is `true`
+    and the audit log keeps questions as text; see docs/telemetry.md.
 
     Args:
       question: the user's text, at most 20,000 characters.
@@ -54,6 +60,9 @@ def ask(
         that clarifies.
       session: the session whose request it is, for the audit log: a user's next request accepts in silence what was
         filled in.
+      groups: group of the request by attribute, such as `{"tenant": "acme"}`, for a policy with biases of groups
+        (`fit_decision(group=)`); the log keeps it. A group that the policy does not know follows the common policy, and
+        the check of the decision says so. A policy without groups reads none.
       now: time of the request, with a zone; the clock's where not given.
       on_error: `raise` or `refuse` where the language model fails; as the system was opened where not given.
 
@@ -61,11 +70,11 @@ def ask(
       ModelUnavailableError: the language model or its server failed, and `on_error` is `raise`. The request is in the
         log without a decision, and may be asked again under its id.
       ValueError: the policy gates on a confidence that the generator does not give (rule S2.10); the question is no
-        text or has over 20,000 characters, over 1,000 documents, a request_id or session of over 200 characters, a
-        document that the corpus does not hold or whose name several have, a time without a zone; with a bandit or where
-        the system clarifies, a request_id that has had its question.
+        text or has over 20,000 characters, over 1,000 documents, a request_id, session or group of over 200
+        characters, a document that the corpus does not hold or whose name several have, a time without a zone; with a
+        bandit or where the system clarifies, a request_id that has had its question.
 
-    Source: rules S0.1, S0.3, S2.10, S2.12, S3.7, S4.6, S5.
+    Source: rules S0.1, S0.3, S2.10, S2.12, S2.20, S3.7, S4.6, S5.
     """
     check_request(
         question,
@@ -73,6 +82,7 @@ def ask(
         selected_option=selected_option,
         request_id=request_id or None,
         session=session,
+        groups=groups,
     )
     system = _with_on_error((system if isinstance(system, System) else System.open(system)).snapshot(), on_error)
     text = normalise_question(question)
@@ -84,14 +94,19 @@ def ask(
         session=session,
         now=moment_or_now(now),
         language=language_of(text, system.pack),
+        groups=tuple(sorted((groups or {}).items())),
     )
     with one_deadline():  # of whatever language models are called for this question
-        if system.audit is None:
-            return answer_or_refuse(request, system, partial(answer_request, request, system))
-        response: Response = (
-            answer_logged(request, system) if system.clarifier is None else system.clarifier.ask(request, system)
-        )
-        return response
+        return answer_in_span(request.id, text, system, partial(_answer, request), operation="ask", session=session)
+
+
+def _answer(request: Request, system: System) -> Response:
+    if system.audit is None:
+        return answer_or_refuse(request, system, partial(answer_request, request, system))
+    response: Response = (
+        answer_logged(request, system) if system.clarifier is None else system.clarifier.ask(request, system)
+    )
+    return response
 
 
 def _with_on_error(system: System, on_error: OnError | None) -> System:
@@ -140,9 +155,10 @@ def reply(
     if system.audit is None or system.clarifier is None:
         msg = "a reply needs what asked, which is switched off; open the system with clarify=True."
         raise ValueError(msg)
+    replied = partial(system.clarifier.reply, request_id, answer, **about)
+    system = _with_on_error(system, on_error)
     with one_deadline():
-        response: Response = system.clarifier.reply(request_id, answer, _with_on_error(system, on_error), **about)
-    return response
+        return answer_in_span(request_id, answer, system, replied, operation="reply", session="")
 
 
 _WORDS = {
@@ -167,7 +183,7 @@ def buttons(response: Response, *, system: System, on_answer: Callable[[Response
     Raises:
       ValueError: the response asks nothing.
 
-    Example: `raglab.buttons(raglab.ask("Who is the vendor?", system=system, documents=["a.md"]), system=system)`
+    Example: `raglab.live.buttons(raglab.ask("Who is the vendor?", system=system, documents=["a.md"]), system=system)`
     """
     question = response["clarification"]
     if question is None:

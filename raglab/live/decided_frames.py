@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from raglab.case_groups import group_values
 from raglab.decision.checks import Check
 from raglab.decision.decisions import Decisions, checks, decision_reason
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.frames import UNSTATED, Score, frame_trace, warn_of_gates_off
+from raglab.user_warnings import warn_user
 from raglab.values import Status
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ def decide_frame(
     neither torch nor MLflow; a thousand cases at once cost far less than a thousand calls.
 
     Args:
-      frame: one row a hit, as `trace_from_frame` takes it; its first arm is decided.
+      frame: one row a hit, as `trace_from_frame` takes it; its first arm is decided. For a policy with biases of groups
+        it has a column of their attribute.
       policy: the policy whose gates decide.
       columns: our names to those of the frame, as `trace_from_frame` takes them.
       score: as `trace_from_frame` takes it.
@@ -59,9 +62,10 @@ def decide_frame(
       ValueError: the policy uses a signal that the frame does not bring.
 
     Warns:
-      UserWarning: gates of the policy are off, since the frame measured nothing for them.
+      UserWarning: gates of the policy are off, since the frame measured nothing for them; or the policy has biases of
+        groups, and cases follow the common policy since their group has none.
 
-    Source: rules S0.2, S0.5, S2.12.
+    Source: rules S0.2, S0.5, S2.12, S2.20.
 
     Example:
       >>> import pandas as pd
@@ -75,9 +79,17 @@ def decide_frame(
     """
     import pandas as pd
 
-    trace = frame_trace(frame, columns=columns, score=score, signals=signals, policy=policy, name=name)
+    model = policy.structure.decision
+    groups = None if model is None else model.groups
+    by_group = [groups.attribute] if groups is not None and groups.attribute in getattr(frame, "columns", ()) else []
+    trace = frame_trace(frame, columns=columns, score=score, signals=signals, policy=policy, name=name, groups=by_group)
     off = [gate for gate in trace.meta.get("gates_off", ()) if getattr(policy, gate).enabled]
-    warn_of_gates_off(name, off, signals or ())
+    warn_of_gates_off(name, off, signals)
+    if groups is not None:
+        common = sum(group not in dict(groups.bias) for group in group_values(trace.cases, groups.attribute))
+        if common:
+            what = f"state no {groups.attribute}, or one without a bias of its own, and follow the common policy"
+            warn_user(f"{name}: {common:,} of {len(trace):,} cases {what}.")
     decisions, policy_id = decide(trace, policy), policy.policy_id
     rows = [_decision(decisions, row, case.id, policy_id) for row, case in enumerate(trace.cases)]
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -34,6 +34,7 @@ class GraphInput(TypedDict, total=False):
     documents: list[str]
     selected_option: int | None
     request_id: str
+    groups: dict[str, str]
 
 
 class GraphState(GraphInput, total=False):
@@ -79,7 +80,7 @@ class _Nodes:
     def retriever(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Hits of the arm before any refinement."""
         question: Any = state.get("question")
-        named = {name: state.get(name) for name in ("documents", "selected_option", "request_id")}
+        named = {name: state.get(name) for name in ("documents", "selected_option", "request_id", "groups")}
         check_request(question, **named | {"request_id": named["request_id"] or None})
         arm, reason = default_arm(normalise_question(question), self.system)
         further = self._walk(state, arm)
@@ -141,7 +142,8 @@ class _Nodes:
 
     def _decide(self, state: Mapping[str, Any], depths: Sequence[DepthHits]) -> Decisions:
         named = tuple(state.get("documents") or ())
-        case = Case("question", normalise_question(state["question"]), "ok", selected_sources=named)
+        extra = {"groups": state.get("groups") or {}}
+        case = Case("question", normalise_question(state["question"]), "ok", selected_sources=named, extra=extra)
         earlier: Decisions | None = state.get("decision")
         before = None if earlier is None else earlier.trace
         return decide(case_trace(case, state["arm"], depths, self.system, before), self.system.policy)

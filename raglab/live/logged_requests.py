@@ -58,6 +58,7 @@ def log_request(
     about: dict[str, Any] = {
         "session": request.session,
         "documents": request.documents,
+        "groups": request.groups,
         "parsed": parsed,
         "policy": system.policy,
         "fingerprint": system.fingerprint,

@@ -39,6 +39,7 @@ from raglab.live.response import (
 )
 from raglab.live.signal_families import document_signals
 from raglab.live.system import Key, StoredAnswer, System, pack_depths, unpack_depths
+from raglab.live.telemetry import depths_in_spans, write_stored_depths
 from raglab.live.trace_building import restrict_to_hits
 from raglab.patterns import pattern_hits
 from raglab.replay import decide_on_tables, refine_on_tables
@@ -57,6 +58,7 @@ def answer_request(request: Request, system: System) -> Response:
     keys = {arm: _key(arm, request, system) for arm in system.retriever.strategies}
     made_by = (system.generator.name, system.scorer.name, request.selected, *system.signals.identities)
     made_by = (*made_by, *((request.language,) if request.language != "en" else ()))  # warnings and reasons are in it
+    made_by = (*made_by, *_decided_groups(request, system))
     choice = select_arm(keys, made_by, request, system)
     # The same question to the same arm, policy, index and models has the same answer, whoever asks it.
     key, caches = keys[choice.arm], None if request.narrowed else system.caches  # what it became is retrieved anew
@@ -66,6 +68,7 @@ def answer_request(request: Request, system: System) -> Response:
     )
     if cached_answer is not None:
         fields, account = cached_answer
+        write_stored_depths(partial(_stored_depths, key, system), key.arm, system)
     else:
         fields, account = _generate_answer(request, key, system)
         fields |= {"policy_id": system.policy.policy_id}
@@ -78,6 +81,12 @@ def answer_request(request: Request, system: System) -> Response:
     if choice.propensity is not None and not choice.rewarded:
         record_outcome(response, system)
     return response
+
+
+def _decided_groups(request: Request, system: System) -> tuple[str, ...]:
+    """Group of a request that the policy's model may hold a bias of, on which the answer then hangs."""
+    model = system.policy.structure.decision
+    return () if model is None else model.group_values([request.case()]) or ()
 
 
 def _cached_with(account: ResponseRecord) -> dict[str, Any]:
@@ -199,17 +208,15 @@ class Retrieval(NamedTuple):
 
 def _retrieve_depths(request: Request, key: Key, system: System) -> Retrieval:
     """Retrieval depth by depth, as far as the policy goes; from the cache where it is there."""
-    caches, digest = system.caches, key.digest("strategy")
-    n_chunks = len(system.retriever.chunks)
-    read = lambda entry: unpack_depths(entry["depths"], n_chunks)  # noqa: E731 - of one use
-    stored = [] if caches is None else caches.strategies.get(digest, read) or []
+    caches, stored = system.caches, _stored_depths(key, system)
     scope = system.retriever.scope(request.documents)  # names a document that is not there, cached or not
-    case = Case("question", request.text, "ok", selected_sources=request.documents)
+    case = request.case()
     thresholds = policy_thresholds([system.policy])
     depths: list[DepthHits] = []
     passes: list[chain.Pass] = []
     decisions: Decisions | None = None
-    for depth in _depths(request.text, key.arm, stored, scope, system):
+    walked = _depths(request.text, key.arm, stored, scope, system)
+    for depth in depths_in_spans(walked, key.arm, system, len(stored)):
         # A trace replays all depths at once; live, a further depth is a whole retrieval, so each is decided first.
         depths.append(depth)
         start = perf_counter()
@@ -224,8 +231,15 @@ def _retrieve_depths(request: Request, key: Key, system: System) -> Retrieval:
     assert decisions is not None  # noqa: S101 - a walk has a first depth
     cached = 0 < len(depths) <= len(stored)
     if caches is not None and not cached:
-        caches.strategies.set(digest, {"arm": key.arm, "depths": pack_depths(depths)})
+        caches.strategies.set(key.digest("strategy"), {"arm": key.arm, "depths": pack_depths(depths)})
     return Retrieval(decisions, depths, cached)
+
+
+def _stored_depths(key: Key, system: System) -> list[DepthHits]:
+    """Depths that the strategy cache holds, none where there is no cache."""
+    n_chunks = len(system.retriever.chunks)
+    read = lambda entry: unpack_depths(entry["depths"], n_chunks)  # noqa: E731 - of one use
+    return [] if system.caches is None else system.caches.strategies.get(key.digest("strategy"), read) or []
 
 
 def _depths(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -12,7 +12,7 @@ from raglab.packs import GENERIC, Pack
 from raglab.store.files import shown_value
 from raglab.store.log_tables import check_id
 from raglab.text import fold_case
-from raglab.values import LONGEST_QUESTION, Generator
+from raglab.values import LONGEST_QUESTION, Case, Generator
 from raglab.words import split_words
 
 Tongue: TypeAlias = Literal["en", "fr"]
@@ -34,7 +34,7 @@ class Request(NamedTuple):
 
     resumed: whether the log knows it as a question that was stopped before its decision. narrowed: what it became
     where it was clarified, whose query is the text; it is retrieved anew, and its evidence is kept. language: of the
-    question as it was asked, in which the response is worded.
+    question as it was asked, in which the response is worded. groups: attribute and value of each group that it is of.
     """
 
     id: str
@@ -46,6 +46,12 @@ class Request(NamedTuple):
     resumed: bool = False
     narrowed: Narrowed | None = None
     language: Tongue = "en"
+    groups: tuple[tuple[str, str], ...] = ()
+
+    def case(self) -> Case:
+        """The request as the case that the gates decide."""
+        extra = {"groups": dict(self.groups)} if self.groups else {}
+        return Case("question", self.text, "ok", selected_sources=self.documents, extra=extra)
 
 
 def moment_or_now(now: datetime | None) -> datetime:
@@ -60,6 +66,8 @@ def moment_or_now(now: datetime | None) -> datetime:
 MOST_DOCUMENTS = 1_000  # that a request names
 LONGEST_NAME = 1_000  # characters of one of them
 LONGEST_SESSION = 200
+MOST_GROUPS = 20  # attributes of a request
+LONGEST_GROUP = 200  # characters of an attribute or its value
 MOST_OPTIONS = 1_000_000  # a number beyond is no choice of a user's
 
 
@@ -70,6 +78,7 @@ def check_request(
     selected_option: object = None,
     request_id: object = None,
     session: object = "",
+    groups: object = None,
 ) -> None:
     """Stop at the door what no question is: another kind of value, or one beyond the lengths above.
 
@@ -87,6 +96,8 @@ def check_request(
         _refuse(f"question must have at most {LONGEST_QUESTION} characters", f"{len(question)}", "ask in short")
     if documents is not None:
         _check_documents(documents)
+    if groups is not None:
+        _check_groups(groups)
     if selected_option is not None and (type(selected_option) is not int or abs(selected_option) > MOST_OPTIONS):
         value = "one of no list" if type(selected_option) is int else shown_value(selected_option)
         _refuse("selected_option must be the number of an option, from 1", value, "choose among those offered")
@@ -110,6 +121,16 @@ def _check_documents(documents: object) -> None:
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
             rule = f"a document must be named by 1 to {LONGEST_NAME} characters"
             _refuse(rule, shown_value(name), "name it as `path` or `path#page`")
+
+
+def _check_groups(groups: object) -> None:
+    if not isinstance(groups, Mapping) or len(groups) > MOST_GROUPS:
+        rule = f"groups must map at most {MOST_GROUPS} attributes to texts"
+        _refuse(rule, shown_value(groups), 'write groups={"tenant": "acme"}')
+    for text in (*groups.keys(), *groups.values()):
+        if not isinstance(text, str) or not 0 < len(text) <= LONGEST_GROUP or not is_unicode(text):
+            rule = f"an attribute and its group must be texts of 1 to {LONGEST_GROUP} characters"
+            _refuse(rule, shown_value(text), "shorten it, or leave it out")
 
 
 def _refuse(rule: str, value: str, remedy: str) -> NoReturn:

@@ -207,6 +207,32 @@ def stratified_share(top: Sequence[Stratum], rest: Sequence[Stratum], level: flo
     return share, Interval(low, high)
 
 
+def stratified_rate(strata: Sequence[Stratum], level: float = 0.95) -> tuple[float, Interval]:
+    """Rate of hits in a population of known size: estimate and interval; NaN where it is empty.
+
+    Each labelled request counts for as many as its stratum has for each labelled one, so that the estimate is unbiased
+    where each stratum has a label; strata without one are left out of it, and count from none to all in the interval.
+
+    Source: Cochran 1977, chapter 5, for the weights; Bonferroni over `finite_interval`.
+
+    Example:
+      >>> rate, (low, high) = stratified_rate([Stratum(40, 20, 5), Stratum(400, 40, 40)])
+      >>> round(rate, 4), round(float(low), 3), round(float(high), 3)
+      (0.9318, 0.832, 0.948)
+    """
+    open_strata = sum(0 < stratum.drawn < stratum.size for stratum in strata)
+    each = 1.0 - (1.0 - check_level(level)) / max(1, open_strata)
+    bounds = [finite_interval(stratum, each) for stratum in strata]
+    size = sum(stratum.size for stratum in strata)
+    if not size:
+        return float("nan"), Interval(float("nan"), float("nan"))
+    known = [stratum for stratum in strata if stratum.drawn > stratum.unknown]
+    covered = sum(stratum.size for stratum in known)
+    hits = sum(stratum.size * stratum.hits / (stratum.drawn - stratum.unknown) for stratum in known)
+    low, high = (sum(ends) / size for ends in zip(*bounds, strict=True))
+    return hits / covered if covered else float("nan"), Interval(low, high)
+
+
 def upper_bound(k: Ints, n: Ints, delta: float = 0.1) -> Floats:
     """Exact one-sided upper bound of a rate of k in n at confidence 1 − delta; NaN where n is 0.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from raglab.store.cells import (
     filled_text,
     frame_cells,
     integer_from,
+    is_missing,
     json_cell,
     listed,
     listed_sources,
@@ -176,6 +178,27 @@ _SOURCES = ColumnRule(
     "texts, each path or path#page, page an integer from 1, with semicolons between several",
     _sources_remedy,
 )
+
+
+def _utc_text(value: object) -> str | None:
+    """ISO text of a time in UTC, to the second; a time without a zone is in UTC."""
+    try:
+        time = (
+            value if isinstance(value, datetime) else datetime.fromisoformat(value) if isinstance(value, str) else None
+        )
+        zoned = time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time
+        return None if zoned is None else zoned.astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
+        return None
+
+
+def _groups(value: object) -> dict[str, str] | None:
+    """Groups by name; one whose value is missing is left out."""
+    if not isinstance(value, Mapping):
+        return None
+    return _tags({name: _tag(group) for name, group in value.items() if not is_missing(group)})
+
+
 CASE_COLUMNS: Mapping[str, ColumnRule] = {
     "id": ColumnRule(_name, _ID_RULE, "name it", aliases=("case_id",), filled=True),
     "query": ColumnRule(
@@ -208,6 +231,14 @@ CHUNK_COLUMNS: Mapping[str, ColumnRule] = {
     "tags": ColumnRule(_tags, "a mapping of texts to texts", 'write {"domain": "home"}, as JSON in a file'),
     "entities": ColumnRule(_texts, "texts", 'write a list, a JSON list such as ["Acme", "Leeds"], or Acme;Leeds'),
     "section": ColumnRule(_texts, "texts", 'write a list, a JSON list such as ["Home", "Excess"], or Home;Excess'),
+}
+LOGGED_COLUMNS: Mapping[str, ColumnRule] = {  # of a question that a system logged; a case keeps them in `extra`
+    "at": ColumnRule(_utc_text, "a time, or its ISO text", "write 2026-03-02T09:00:00+00:00"),
+    "groups": ColumnRule(
+        _groups,
+        "a mapping of texts to texts or numbers",
+        'write frame["groups"] = frame[["tenant", "language"]].to_dict("records")',
+    ),
 }
 OWN_TAG = ColumnRule(_tag, "a text or a number, since it becomes a tag", f"{AS_TEXT}, or drop it")
 _EXTRA = ColumnRule(_json_value, "a JSON value: text, number, truth value, list or object", f"{AS_TEXT}, or drop it")

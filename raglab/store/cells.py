@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -144,12 +145,13 @@ def _values(series: pd.Series[Any]) -> list[Any]:
     try:
         gone = series.isna().tolist()
     except ArithmeticError:  # a signalling NaN of `decimal` raises where it is compared, and is no missing value
-        gone = list(map(_is_missing, values))
+        gone = list(map(is_missing, values))
     plain = (None if missing else value for value, missing in zip(values, gone, strict=True))
     return [value.item() if isinstance(value, np.generic) else value for value in plain]
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
+    """Whether a value is None, NaN or NA."""
     import pandas as pd
 
     try:
@@ -285,11 +287,11 @@ def measurement(low: float, high: float, what: str, remedy: str | Callable[[Sequ
 
 
 def _number(cell: object) -> float | None:
-    if isinstance(cell, bool) or not isinstance(cell, int | float):
+    if isinstance(cell, bool) or not isinstance(cell, int | float | Decimal):
         return None
     try:
         return float(cell)
-    except OverflowError:
+    except (OverflowError, ValueError):  # an integer beyond all floats; a signalling NaN
         return None
 
 

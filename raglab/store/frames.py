@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from raglab.misuse import takes
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.signals import DECLARED, Signal, declaration, own_signal
-from raglab.store.case_frames import AS_TEXT, CASE_COLUMNS, CHUNK_COLUMNS, OWN_TAG, column_names
+from raglab.store.case_frames import AS_TEXT, CASE_COLUMNS, CHUNK_COLUMNS, LOGGED_COLUMNS, OWN_TAG, column_names
 from raglab.store.case_labels import OTHER_NAMES, labelled_set, near_names
 from raglab.store.case_records import hash_cases
 from raglab.store.cells import (
@@ -122,8 +123,8 @@ MEASURES: Mapping[str, ColumnRule] = {
 }
 _MEASURE_OF_SCORE = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
 _ID = ColumnRule(
-    lambda cell: filled_text(cell) or whole_number(cell),
-    "a string that is not blank, or an integer",
+    lambda cell: str(cell) if isinstance(cell, UUID) else filled_text(cell) or whole_number(cell),
+    "a string that is not blank, an integer or a UUID",
     "give each one a name",
 )
 # Of a case, the same in each of its rows, as of a passage.
@@ -143,6 +144,7 @@ HIT_COLUMNS: Mapping[str, ColumnRule] = {
     "query": CASE_COLUMNS["query"],
     "expect_status": CASE_COLUMNS["expect_status"]._replace(required=False, filled=False),
     **_CASE,
+    **LOGGED_COLUMNS,
     "hit_id": _ID._replace(required=True),
     **_PASSAGE,
     "arm": _ID._replace(filled=True),
@@ -171,10 +173,12 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("chunk", "chunk_id", "passage_id", "hit", "node_id"), ("hit_id",)),
     **dict.fromkeys(("passage", "content", "contents", "chunk_text", "page_content", "context"), ("text",)),
     **dict.fromkeys(("query_id", "question_id", "qid"), ("case_id",)),
+    **dict.fromkeys(("timestamp", "time", "start_time", "created_at"), ("at",)),
     **dict.fromkeys(("similarity", "cosine_similarity", "cos_sim", "relevance"), ("score",)),
     "distance": ("score", "l2"),
     "id": ("case_id", "hit_id"),
 }
+_BOUNDS = {"surer": "min", "ask": "max"}  # of a signal, by its direction
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
 
 
@@ -219,22 +223,31 @@ class HitRows(NamedTuple):
             self.cells.same(self.places[field], self.columns[field], first, what, remedy)
 
 
-def frame_cases(rows: HitRows) -> tuple[tuple[Case, ...], Numbering]:
+def frame_cases(rows: HitRows, groups: Sequence[str] = ()) -> tuple[tuple[Case, ...], Numbering]:
     """Cases in the order of their first rows, and their numbers; without a column of labels none has one.
 
     Two cases of one question may have different labels, since hits are given for each: that is a warning.
+
+    Args:
+      groups: columns whose values group the cases, see `raglab.case_groups.group_value`.
     """
     has_id = "case_id" in rows.columns
     numbering = rows.numbered("case_id" if has_id else "query")
     # The first row of a case states it, all others must agree with it.
-    fields = [field for field in ("query", "expect_status", *_CASE) if field in rows.columns]
+    fields = [field for field in ("query", "expect_status", *_CASE, *LOGGED_COLUMNS) if field in rows.columns]
     remedy = "correct it" if has_id else "correct it, or tell the cases apart by case_id"
-    rows.check_same(fields, [numbering.first[number] for number in numbering.of_row], "a case", remedy)
+    first = [numbering.first[number] for number in numbering.of_row]
+    rows.check_same(fields, first, "a case", remedy)
+    for group in groups:
+        rows.cells.same(group, rows.cells.of(group), first, "a case", remedy)
     placed: list[tuple[Where, Case]] = []
     for name, row in zip(numbering.names, numbering.first, strict=True):
         stated = {field: value for field in fields if (value := rows.columns[field][row]) is not None}
         stated |= {field: tuple(value) for field, value in stated.items() if isinstance(value, list)}
-        extra = {ANSWERS: list(stated.pop(ANSWERS))} if ANSWERS in stated else {}
+        extra: dict[str, Any] = {field: stated.pop(field) for field in LOGGED_COLUMNS if field in stated}
+        extra |= {ANSWERS: list(stated.pop(ANSWERS))} if ANSWERS in stated else {}
+        by_group = {group: str(value) for group in groups if (value := rows.cells.of(group)[row]) is not None}
+        extra |= {"groups": {**extra.get("groups", {}), **by_group}} if by_group else {}
         case = Case(name if has_id else f"q{len(placed) + 1}", **stated, extra=extra)
         placed.append((Where(f"{rows.cells.name}, row {row}", id=case.id), case))
     return labelled_set(placed, rows.cells.name), numbering
@@ -284,6 +297,7 @@ def trace_from_frame(
     columns: Mapping[str, str] | None = None,
     score: Score | None = UNSTATED,
     signals: Mapping[str, Mapping[str, str]] | None = None,
+    groups: Sequence[str] = (),
     policy: PolicyData | None = None,
     name: str = "frame",
 ) -> Trace:
@@ -291,8 +305,8 @@ def trace_from_frame(
 
     A cell is missing where it is None, NaN or NA. Columns, the first three required:
 
-    - `query` (or `question`): the question. `hit_id`: name of the passage, strings or integers; missing in the one row
-      of a case that found nothing.
+    - `query` (or `question`): the question. `hit_id`: name of the passage, strings, integers or UUIDs; missing in the
+      one row of a case that found nothing.
     - `score`: by the argument `score`: `cosine` of query and passage; `l2`, squared distance of their unit vectors;
       `probability`, a reranker's, in [0, 1], which becomes `s_rerank`. Not stated, it must lie in [-1, 1] as a cosine
       does and is read as one, but a study and the cockpit then begin with an always-answer policy that gates it
@@ -307,7 +321,8 @@ def trace_from_frame(
       `page_label`, `domain`, `doc_type`, `product`, `vendor`, `version` (tags), `entities` (a list, or a text with
       semicolons): of the passage, the same in each of its rows. Without `text` the keyword share is 0, a warning.
     - `rank`: place in the final order, 0, 1, 2, … within a case; without it by descending `s_rerank`, hits without one
-      after those with one, then from the best to the worst `score`, ties in the order of the rows.
+      after those with one, then from the best to the worst `score`, ties in the order of the rows. With score=None and
+      without `s_rerank` the order is that of the rows; a warning counts the cases whose first hit no signal puts first.
     - `s_rerank`, `s_raw` (its logit), `s_hybrid` (in [0, 1]): for the gate of confidence. With distances and without
       s_rerank and s_hybrid the confidence is 0: switch that gate off.
     - `l2`, `cosine`: in addition to a score of another kind. `anchor_similarity`, `signature_similarity`: cosine of the
@@ -318,6 +333,8 @@ def trace_from_frame(
       `min_sources`, `expect_option`, `answer`, `answers` (several gold answers: a list of texts, or what Hugging Face
       has, `{"text": [...]}`), `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows; splits
       are `tune`, `certify`, `report`, or names that `load_cases` reads as these.
+    - `at` (a time, or its ISO text; in UTC without a zone) and `groups` (`{"tenant": "acme"}`): of a logged question,
+      the same in each of its rows; kept in `extra` of the case, for reviews by day and by group.
 
     An index with the name of a column counts as that column.
 
@@ -330,6 +347,7 @@ def trace_from_frame(
         not given; "higher": "surer" or "ask"; "unit": "probability" or other words; and, as `Trace.with_signal` takes
         them, "stage", "missing", "source", "version"}. A case has the value of its first hit; of the stage "query" the
         same value in each of its rows.
+      groups: columns whose values group the cases, such as `tenant` (rule S2.20); the same in each row of a case.
       policy: the policy whose patterns are measured at once (others later, on replay).
       name: of the collection, of the arm where there is no such column, and of the frame in errors.
 
@@ -358,8 +376,9 @@ def trace_from_frame(
       >>> decide(trace, policy).frame()[["status", "decided_by", "sources"]].values.tolist()
       [['ok', 'answered', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
     """
-    trace = frame_trace(frame, columns=columns, score=score, signals=signals, policy=policy, name=name)
-    warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals or ())
+    about: dict[str, Any] = {"columns": columns, "score": score, "signals": signals, "policy": policy, "name": name}
+    trace = frame_trace(frame, groups=groups, **about)
+    warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals)
     warn_of_short_sources(name, trace)
     return trace
 
@@ -396,16 +415,16 @@ def _meanings(cases: Sequence[Case], chunks: Sequence[Chunk]) -> dict[str, Meani
     return source_meanings(sources, chunk_documents(chunks)) if sources else {}
 
 
-def warn_of_gates_off(name: str, off: Sequence[str], signals: Collection[str]) -> None:
+def warn_of_gates_off(name: str, off: Sequence[str], signals: Mapping[str, Mapping[str, str]] | None) -> None:
     """Warn whoever called the caller that gates are off, if any is, and say what to gate instead.
 
     Args:
-      name: of the frame. signals: names of those that it brings.
+      name: of the frame. signals: those that it brings.
     """
     if not off:
         return
-    first = next(iter(signals), None)
-    how = f'gate a signal instead: policy.replace("signals.{first}.min", …)' if first else "name a score by signals={…}"
+    bounds = [f"signals.{signal}.{_BOUNDS[stated['higher']]}" for signal, stated in (signals or {}).items()]
+    how = f'gate a signal instead: policy.replace("{bounds[0]}", …)' if bounds else "name a score by signals={…}"
     what = "distances" if "confidence" not in off else "distances and no scores of a reranker"
     warn_user(f"{name}: the hits have no {what}, so the gates {', '.join(off)} are off; {how}.")
 
@@ -418,13 +437,14 @@ def frame_trace(
     signals: Mapping[str, Mapping[str, str]] | None,
     policy: PolicyData | None,
     name: str,
+    groups: Sequence[str] = (),
 ) -> Trace:
     """Trace as `trace_from_frame` makes it, without a warning of gates that are off."""
     mapped = dict(columns) if isinstance(columns, Mapping) else {}
     cells = frame_cells(frame, name, index={*field_names(HIT_COLUMNS), *map(str, mapped.values())})
     _warn_of_index(frame, cells)
     user_signals = signal_columns(signals or {}, name)
-    places = _hit_places(cells, columns, score, user_signals)
+    places = _hit_places(cells, columns, score, [*(signal.column for signal in user_signals), *groups])
     known = {**HIT_COLUMNS, **({"score": MEASURES[_MEASURE_OF_SCORE[score]]} if score else {})}
     if (
         "label" in mapped or places.get("expect_status") == "label"
@@ -433,7 +453,7 @@ def frame_trace(
     rows = HitRows(cells, places, read_columns(cells, places, known))
     warn_of_empty_columns(cells, [*places.values()])
     # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of the trace.
-    cases, case_numbers = frame_cases(rows)
+    cases, case_numbers = frame_cases(rows, groups)
     of_hit = [signal_column.column for signal_column in user_signals if signal_column.signal.stage != "query"]
     chunks, chunk_of_row = frame_chunks(
         rows, dict.fromkeys((*(places.get(field, field) for field in _OF_HIT), *of_hit))
@@ -477,6 +497,8 @@ def frame_trace(
         trace = trace.with_signal(
             signal_column.signal.name, _signal_values(cells, at, rank, case_numbers, signal_column), **stated
         )
+    if score is None and "rank" not in places and np.isnan(measurements["s_rerank"]).all():
+        _warn_of_row_order(cells, at, [column for column in user_signals if column.signal.stage != "query"])
     return trace
 
 
@@ -527,6 +549,26 @@ def _signal_values(
     return values_of.reshape(at.shape)
 
 
+def _warn_of_row_order(cells: Cells, at: _Rows, signals: Sequence[SignalColumn]) -> None:
+    """Warn where rows give the order of the hits, and by no signal the first hit of a case is its best."""
+    n_cells = math.prod(at.shape)
+    unsorted = np.ones(n_cells, dtype=bool)
+    for signal in signals:
+        sign = 1.0 if signal.signal.direction == "surer" else -1.0
+        values = sign * np.array(cells.of(signal.column), dtype=np.float64)
+        best, first = np.full(n_cells, np.nan), np.full(n_cells, np.nan)
+        np.fmax.at(best, at.cell, values)
+        first[at.cell[::-1]] = values[::-1]  # the first row of a cell is written last
+        unsorted &= ~np.isnan(best) & (np.isnan(first) | (first < best))
+    if signals and unsorted.any():
+        names = " nor ".join(f"signals.{signal.signal.name}" for signal in signals)
+        warn_user(
+            f"{cells.name}: the hits stand in the order of the rows, and in {unsorted.sum():,} of {n_cells:,} cases "
+            f"(arms and depths apart) the first is not the surest by {names}; sort the rows, or state their order by "
+            "a column rank."
+        )
+
+
 def _gates_off(measurements: Mapping[str, NDArray[np.float64]], score: Score | None) -> list[str]:
     """Gates that compare what no row of the frame measures."""
 
@@ -562,10 +604,14 @@ def _cut(column: str) -> str:
 
 
 def _hit_places(
-    cells: Cells, columns: Mapping[str, str] | None, score: Score | None, signals: Sequence[SignalColumn]
+    cells: Cells, columns: Mapping[str, str] | None, score: Score | None, of_signals: Sequence[str]
 ) -> dict[str, str]:
-    """Column of the frame for each of our names that it has, once no column is missing, unknown or there twice."""
-    where, of_signals = Where(cells.name), [signal.column for signal in signals]
+    """Column of the frame for each of our names that it has, once no column is missing, unknown or there twice.
+
+    Args:
+      of_signals: further columns, of signals and groups of the user.
+    """
+    where = Where(cells.name)
     if score not in (*get_args(Score), None):
         rule = f"score must be one of {', '.join(get_args(Score)[1:])}, or None"
         remedy = "say what the column holds, or leave score out where its scale is not known"

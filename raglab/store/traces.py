@@ -23,7 +23,7 @@ from raglab.store.files import Where, input_error, shown_value
 from raglab.store.signal_columns import array_hash, frame_series, signal_column
 from raglab.store.trace_files import damage_errors, load, parquet_frame, read_cases, save, trace_error
 from raglab.store.trace_merging import TraceError, merge_traces
-from raglab.values import NONE, Case, Hits, case_positions
+from raglab.values import NONE, STATUS_NAMES, Case, Hits, case_positions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,6 +188,21 @@ class Trace(values.TraceData):
         meta = {**self.meta, "signals": stated, "fingerprint": digest(canonical_json(facts), 16)}
         return dataclasses.replace(self, columns={**self.columns, name: column}, meta=meta)
 
+    def with_labels(self, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> Self:
+        """Trace whose cases have these labels; hits and measurements stay as they are.
+
+        Its fingerprint and `cases_hash` are its own.
+
+        Args:
+          labels: status that each case should get, [Q]; None where the case keeps the label that it has.
+          extra: keys that each case has in `extra` on top of its own, [Q].
+
+        Raises:
+          ValueError: another number than of cases, or a label that is none.
+        """
+        cases = labelled_cases(self.cases, labels, extra)
+        return dataclasses.replace(self, cases=cases, meta=_partial_meta(self.meta, cases))
+
     def signal(self, name: str, arm: str | None = None, depth: int = 0) -> pd.Series[float]:
         """A signal that the trace holds as a column, a value a case, indexed by case id.
 
@@ -282,6 +297,35 @@ class Trace(values.TraceData):
         return self.subset(rows)
 
 
+def labelled_cases(
+    cases: Sequence[Case], labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]
+) -> tuple[Case, ...]:
+    """Cases with other labels and more keys of `extra`, see `Trace.with_labels`.
+
+    Raises:
+      ValueError: another number than of cases, or a label that is none.
+    """
+    check_labels(len(cases), labels, extra)
+    return tuple(
+        case._replace(
+            expect_status=case.expect_status if label is None else label,
+            extra={**case.extra, **more} if more else case.extra,
+        )
+        for case, label, more in zip(cases, labels, extra, strict=True)
+    )
+
+
+def check_labels(n_cases: int, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ValueError for labels or keys of `extra` that are not one entry a case, or a label that is none."""
+    if not n_cases == len(labels) == len(extra):
+        value = f"{len(labels)} and {len(extra)} for {n_cases} cases"
+        msg = f"labels and extra must hold an entry a case, got {value}; write None and {{}} where nothing changes."
+        raise ValueError(msg)
+    if wrong := sorted({str(label) for label in labels if label is not None} - set(STATUS_NAMES)):
+        msg = f"a label must be {', '.join(STATUS_NAMES)} or None, got {shown_value(wrong[0])}; correct it."
+        raise ValueError(msg)
+
+
 def split_error(name: str, there: Collection[str]) -> ValueError:
     """Error about a split that no case is of.
 
@@ -303,6 +347,9 @@ class StudyTrace(TraceView, Protocol):
 
     def split(self, name: str) -> Self:
         """Cases of one split."""
+
+    def with_labels(self, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> Self:
+        """Trace whose cases have these labels, and more keys of `extra`."""
 
     def loaded(self) -> Trace:
         """The whole trace in memory."""

@@ -442,7 +442,10 @@ def prospect_of(waiting: Waiting) -> Prospect:
     first = waiting.read(best.value)
     rest = [] if is_silent and not first.failed else [value for value in waiting.values if value != best.value]
     readings = (first, *map(waiting.read, rest))
-    worth = _worth(row, {reading.value: reading.outcome for reading in readings}, turn.clarification)
+    # What a question is worth; an outcome that is not known before retrieval may be anything.
+    ends = [f"?{each.value}" if each.outcome is None else f"={each.outcome}" for each in readings]
+    costs = {name: getattr(turn.clarification.costs, name) for name in ("question_cost", "error_cost")}
+    worth = worth_asking(shares(row, [each.value for each in readings]), outcomes=ends, **costs)
     return Prospect(
         row=row,
         best=best,
@@ -451,13 +454,6 @@ def prospect_of(waiting: Waiting) -> Prospect:
         readings=readings,
         worth=worth,
     )
-
-
-def _worth(row: ClarificationDefault, outcomes: Mapping[str, str | None], clarification: Clarification) -> Worth:
-    """What a question is worth; an outcome that is not known before retrieval may be anything."""
-    ends = [f"?{value}" if outcome is None else f"={outcome}" for value, outcome in outcomes.items()]
-    costs = {"question_cost": clarification.costs.question_cost, "error_cost": clarification.costs.error_cost}
-    return worth_asking(shares(row, list(outcomes)), outcomes=ends, **costs)
 
 
 def fill_in(waiting: Waiting) -> Response:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from raglab.audit.log import request_groups
 from raglab.decision.recorded_answers import AnswerKey
 from raglab.live.pipeline import case_trace
 from raglab.live.response import CheckedAnswer, answer_sets
@@ -54,7 +55,8 @@ def clarified_trace(request_id: str, system: System) -> Trace:
         msg = f"{request_id!r} was asked of index {request['fingerprint']}, got {system.fingerprint}; open that index."
         raise ValueError(msg)
     depths = unpack_depths(row["depths"], len(system.retriever.chunks))
-    case = Case(request_id, row["query"], "ok", selected_sources=tuple(row["documents"]))
+    extra = {"groups": dict(groups)} if (groups := request_groups(request)) else {}
+    case = Case(request_id, row["query"], "ok", selected_sources=tuple(row["documents"]), extra=extra)
     trace = case_trace(case, row["arm"], depths, system)
     answers = None if row["answer"] is None else _given_answer(row["answer"], system)
     return Trace(**{field.name: getattr(trace, field.name) for field in fields(trace)} | {"answers": answers})

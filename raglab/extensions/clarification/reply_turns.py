@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.audit.default_table import RowKey
+from raglab.audit.log import request_groups
 from raglab.canonical import digest
 from raglab.default_learner import ClarificationRequest
 from raglab.extensions.clarification.clarified_requests import (
@@ -170,6 +171,7 @@ def _open_request(request_id: str, log: AuditLog, system: System, question: str 
         now=now,
         resumed=True,  # a reply that broke off is given again
         language=language_of(text, system.pack),
+        groups=request_groups(record),
     )
     if pending is not None:
         asking, about = pending.clarification, (pending.kind, pending.key, pending.conditions)

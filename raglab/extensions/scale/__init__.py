@@ -7,6 +7,7 @@ POINTS: dict[str, str] = {
     "index.hnsw-sq8": f"{_ROOM}.large_index:large_indexes",
     "index.ivfpq": f"{_ROOM}.large_index:large_indexes",
     "open_shards": f"{_ROOM}.sharded_traces:open_shards",
+    "save_shards": f"{_ROOM}.sharded_traces:save_shards",
     "share_study": f"{_ROOM}.study_workers:share_study",
     "work_on_study": f"{_ROOM}.study_workers:work_on_study",
 }

@@ -46,7 +46,7 @@ from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError, Where, input_error, locked, make_folder
 from raglab.store.signal_columns import signal_column
 from raglab.store.trace_merging import TraceError, check_alike, joined_fingerprint, refuse_duplicate, shared_facts
-from raglab.store.traces import MANIFEST, signal_values, split_error
+from raglab.store.traces import MANIFEST, check_labels, labelled_cases, signal_values, split_error
 from raglab.values import NONE, Case, CaseCounts, case_positions, count_cases, counted
 
 if TYPE_CHECKING:
@@ -62,11 +62,9 @@ class RowSubset(NamedTuple):
 
     rows: NDArray[np.int64]
 
-    def positions(self, cases: Sequence[Case]) -> list[int]:
-        """Positions of the cases that stay."""
-        del cases
-        positions: list[int] = self.rows.tolist()
-        return positions
+    def of_cases(self, cases: Sequence[Case]) -> list[Case]:
+        """Cases after the change."""
+        return [cases[row] for row in self.rows.tolist()]
 
     def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
         """Trace after the change."""
@@ -82,6 +80,10 @@ class SplitSubset(NamedTuple):
         """Positions of the cases that stay."""
         return [row for row, case in enumerate(cases) if (case.split or NONE) == self.name]
 
+    def of_cases(self, cases: Sequence[Case]) -> list[Case]:
+        """Cases after the change."""
+        return [cases[row] for row in self.positions(cases)]
+
     def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
         """Trace after the change."""
         return trace.subset(self.positions(trace.cases))
@@ -94,16 +96,31 @@ class ExtraSignal(NamedTuple):
     values: NDArray[np.float64]
     declared: Mapping[str, Any]
 
-    def positions(self, cases: Sequence[Case]) -> list[int]:
-        """Positions of the cases that stay."""
-        return list(range(len(cases)))
+    def of_cases(self, cases: Sequence[Case]) -> list[Case]:
+        """Cases after the change."""
+        return list(cases)
 
     def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
         """Trace after the change."""
         return trace.with_signal(self.name, self.values, **self.declared)
 
 
-Change = RowSubset | SplitSubset | ExtraSignal
+class CaseLabels(NamedTuple):
+    """Labels of the cases of a shard, None where one stays, and keys of their `extra`, [q] each."""
+
+    labels: tuple[str | None, ...]
+    extra: tuple[Mapping[str, Any], ...]
+
+    def of_cases(self, cases: Sequence[Case]) -> list[Case]:
+        """Cases after the change."""
+        return list(labelled_cases(cases, self.labels, self.extra))
+
+    def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
+        """Trace after the change."""
+        return trace.with_labels(self.labels, self.extra)
+
+
+Change = RowSubset | SplitSubset | ExtraSignal | CaseLabels
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -147,7 +164,7 @@ class Shard:
         if self.facts is not None and self.facts.counts != count_cases(cases):
             self._refuse("hold as many cases of each split and label as its manifest counts", "others")
         for change in self.changes:
-            cases = [cases[row] for row in change.positions(cases)]
+            cases = change.of_cases(cases)
         return cases
 
     def counted(self) -> Self:
@@ -440,6 +457,26 @@ class ShardedTrace(Generic[Stored]):
             for part, start in zip(self.parts, starts[:-1], strict=True)
         ]
         return self._changed(parts, ["signal", name, stated, column_hash])
+
+    def with_labels(self, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> Self:
+        """Trace whose cases have these labels, set where a shard is loaded; see `Trace.with_labels`.
+
+        Args:
+          labels: status that each case should get, over all shards, [Q]; None where the case keeps its own.
+          extra: keys that each case has in `extra` on top of its own, [Q].
+
+        Raises:
+          ValueError: another number than of cases, or a label that is none.
+        """
+        check_labels(len(self), labels, extra)
+        label_hash = digest(canonical_json([list(labels), list(map(dict, extra))]), 16)
+        parts, start = [], 0
+        for part in self.parts:
+            rows = slice(start, start + part.size)
+            change = CaseLabels(tuple(labels[rows]), tuple(extra[rows]))
+            parts.append(replace(part, counts=None, changes=(*part.changes, change)))
+            start += part.size
+        return self._changed(parts, ["labels", label_hash])
 
     def merge(self, *traces: ShardedTrace[Stored]) -> Self:
         """Trace of the shards of this one, then of the others, which were built apart.

@@ -25,9 +25,11 @@ from raglab.lab.report.first_screen import first_screen
 from raglab.lab.report.promise_sections import bound_confidence, certificate_blocks, own_certificate, rate_counts
 from raglab.lab.report.rendering import render_page
 from raglab.lab.report.sections import ReportData
+from raglab.lab.report.traffic_section import traffic_section
 from raglab.lab.report.verdicts import DELTA, PLANE, answer_signals
 from raglab.lab.search_space import Goal
 from raglab.lab.slice_rates import slices
+from raglab.lab.traffic_review import Review
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
@@ -140,6 +142,7 @@ class Material(NamedTuple):
     max_over_ask: float = MAX_OVER_ASK
     trace_id: str | None = None
     cockpit: str | None = None
+    review: Review | None = None
 
     @property
     def later_notes(self) -> tuple[str, ...]:
@@ -178,6 +181,7 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title
     "Flat ranges and trials": lambda on: parts.search_section(on.flat_ranges, on.trials, on.judged.targets),
     "What changed": lambda on: parts.flips_section(on.judged),
     "Ranking of the expected sources": lambda on: parts.ranking_section(on.judged.trace),
+    "This traffic": lambda on: traffic_section(on.review),
 }
 
 # Sections that show how policies decide: of those that were fitted or chosen on these cases nothing there compares.
@@ -233,6 +237,7 @@ def write_report(
     max_over_ask: float = MAX_OVER_ASK,
     trace_id: str | None = None,
     cockpit: str | None = None,
+    review: Review | None = None,
 ) -> Path:
     """Write one HTML page that needs nothing else, and its figures as PNG files in the folder `<stem>_figures/`.
 
@@ -264,6 +269,7 @@ def write_report(
       trace_id: of the whole trace, where `trace` is one of its splits; the page then names that one.
       cockpit: HTML of a frozen cockpit, a page that needs nothing else; it is shown in a separate frame, in which only
         its own scripts run.
+      review: of logged requests (`raglab.lab.traffic_review.review`), shown as a section of its own.
 
     Returns:
       The path of the page.
@@ -284,7 +290,7 @@ def write_report(
     page = Path(out)
     unmeasured = unmeasured_note(trace, judged.policies[judged.subject])
     shown = (*notes, *(note for note in unmeasured if note not in notes))
-    material_fields = (shown, trials, flat_ranges, study, costs, min_coverage, max_over_ask, trace_id, cockpit)
+    material_fields = (shown, trials, flat_ranges, study, costs, min_coverage, max_over_ask, trace_id, cockpit, review)
     sections = _sections(Material(judged, *material_fields))
     # Figures stand in the page itself and beside it as files, for whoever writes a paper.
     folder = page.with_name(f"{page.stem}_figures")

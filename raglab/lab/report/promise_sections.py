@@ -29,12 +29,14 @@ from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import COST, asking_note
 from raglab.lab.decision_fitting import tells_apart
 from raglab.lab.looks import trace_hash
+from raglab.lab.rates_by_group import COMMON, group_rates
 from raglab.lab.report.blocks import Block, Text
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
 from raglab.metrics import OBJECTIVES
 from raglab.values import Status
 
+MOST_ROWS = 20  # of the table of groups
 MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}
 
 
@@ -87,6 +89,10 @@ def _confidence(delta: float) -> str:
 
 def certificate_blocks(judged: ReportData) -> list[Block]:
     """How the subject's certificate was made and what the cases of this page say of it, or what one would need."""
+    return [*_certificate_blocks(judged), *_group_blocks(judged)]
+
+
+def _certificate_blocks(judged: ReportData) -> list[Block]:
     certificate = own_certificate(judged)
     if certificate is None:
         return _requirement_blocks(judged)
@@ -112,6 +118,34 @@ def certificate_blocks(judged: ReportData) -> list[Block]:
         blocks.append(Text(again, warning=True))
     retest, notes = _retest_blocks(judged, certificate)
     return [*blocks, _promises(certificate, retest, _confidence(float(certificate["delta"]))), *notes]
+
+
+def _group_blocks(judged: ReportData) -> list[Block]:
+    """Rates of the groups on this page, of a subject with biases of groups, the groups of most cases first."""
+    policy = judged.policies[judged.subject]
+    model = policy.structure.decision
+    if model is None or model.groups is None:
+        return []
+    certificate = own_certificate(judged)
+    stated = judged.targets if certificate is None else {row["name"]: row["alpha"] for row in certificate["promises"]}
+    targets = {name: alpha for name, alpha in stated.items() if name in OBJECTIVES and alpha > 0.0}
+    targets = targets or {"hallucination_rate": _alpha(len(judged.signals.right), None)}
+    frame = group_rates(judged.replayed, policy, model.groups.attribute, targets=targets, arm=judged.arm)
+    frame = frame.sort_values("cases", ascending=False, kind="stable")
+    caption = (
+        f"Observed rates by {model.groups.attribute} on this page, each with its 95 % interval, and what a promise for "
+        f"that group alone would need. {COMMON}"
+    )
+    shown = frame.head(MOST_ROWS)
+    more = f" The {len(frame) - MOST_ROWS} rows of fewer cases are left out." if len(frame) > MOST_ROWS else ""
+    columns = {
+        model.groups.attribute: [cut_text(name or "not stated") for name in shown["group"]],
+        "cases": shown["cases"],
+        "rate": shown["rate"],
+        "observed": [share_cell(k, n) for k, n in shown[["k", "n"]].to_numpy().tolist()],
+        "needs": shown["need"],
+    }
+    return [column_table(f"{caption}{more}", columns)]
 
 
 def _retest_blocks(judged: ReportData, certificate: Mapping[str, Any]) -> tuple[Retest | None, list[Text]]:

@@ -74,7 +74,7 @@ from raglab.lab.report.verdicts import (
 from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slice_rates import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.metrics import LABELS, OUTCOMES
-from raglab.policy_sections import EXPECTED_COST
+from raglab.policy_sections import EXPECTED_COST, ModelSection
 from raglab.store.policies import Policy
 from raglab.values import Status
 
@@ -407,6 +407,7 @@ def picture(name: str, caption: str, drawn: Any, note: str = "") -> Picture:  # 
 
 FOLDS, LEAST = 5, 10  # of the cross-fitting; right and wrong cases that it needs
 SEED = 0  # of folds and resamples, so that the page is the same bytes twice
+MOST_GROUPS = 20  # of a model, that a table shows
 
 
 def reliability_section(judged: ReportData) -> list[Block]:
@@ -626,7 +627,23 @@ def model_section(judged: ReportData) -> list[Block]:
         "times the costs below give what answering, refusing and asking back cost; the least decides. Options of a "
         f"case to be asked hold what it expects with probability {model.asked_right:.2f}."
     )
-    return [column_table(caption, columns), _cost_table(section.costs.model_dump(), float(section.ratio))]
+    costs = _cost_table(section.costs.model_dump(), float(section.ratio))
+    return [column_table(caption, columns), *_group_biases(model), costs]
+
+
+def _group_biases(model: ModelSection) -> list[Block]:
+    """Biases of the groups of a model, those that move most first; none of a model without groups (rule S2.20)."""
+    if model.groups is None:
+        return []
+    rows = sorted(model.groups.bias.items(), key=lambda pair: (min(pair[1]) - max(pair[1]), pair[0]))
+    columns: dict[str, Any] = {model.groups.attribute: [cut_text(name) for name, _ in rows[:MOST_GROUPS]]}
+    for place, name in enumerate(CLASSES):
+        columns[CLASS_WORDS[name]] = [_weight(bias[place]) for _, bias in rows[:MOST_GROUPS]]
+    caption = (
+        f"What each group adds to the logits of the classes, {min(len(rows), MOST_GROUPS)} of {len(rows)} groups by "
+        f"{model.groups.attribute}, those that move most first. Any other group follows the common policy."
+    )
+    return [column_table(caption, columns)]
 
 
 def _weight(value: float) -> Cell:

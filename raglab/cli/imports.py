@@ -1,0 +1,72 @@
+"""Command line (shore): import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raglab.cli.common import AsJson, Quiet, keep_inputs, show
+from raglab.extension_points import extension
+
+
+def import_spans(
+    source: Annotated[
+        list[Path],
+        typer.Argument(help="Spans: OTLP JSON or JSON lines, plain or gzipped; files, or a folder of them."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Trace to write: a file .parquet, or else a folder of shards.")
+    ],
+    cases: Annotated[
+        Path | None, typer.Option("--cases", "-c", help="Labelled questions, matched by trace id or question.")
+    ] = None,
+    feedback: Annotated[
+        list[str] | None,
+        typer.Option(help="Judgement that becomes a label; none takes no label. Repeatable. Default: all."),
+    ] = None,
+    higher: Annotated[
+        list[str] | None,
+        typer.Option(help="Direction of a score, such as retriever_score=ask for a distance. Repeatable."),
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Attribute that is kept as a group, such as tenant.id. Repeatable.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the collection.")] = "spans",
+    workers: Annotated[int, typer.Option(min=1, help="Processes that read the files.")] = 1,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a trace of the requests that an application logged as spans of OpenTelemetry or OpenInference."""
+    from raglab.parallel import parallel_workers
+    from raglab.store.loaders import load_cases
+
+    del quiet  # its callback has read it
+    is_file = out.suffix == ".parquet"
+    keep_inputs(out, cases, *source, folder=not is_file)
+    trace_from_spans = extension("trace_from_spans", "imports", "raglab import")
+    directions = dict(text.partition("=")[::2] for text in higher or ())
+    with parallel_workers("joblib", workers):
+        trace = trace_from_spans(
+            source,
+            None if cases is None else load_cases(cases),
+            feedback=None if feedback == ["none"] else tuple(feedback or ()),
+            higher=directions,
+            groups=tuple(group or ()),
+            name=name,
+            out=None if is_file else out,
+        )
+    if is_file:
+        trace.save(out)
+    facts = {"trace": str(out), "cases": len(trace), "signals": ", ".join(trace.meta.get("signals", {})) or "none"}
+    show(facts, as_json=as_json)
+
+
+import_spans.__name__ = "import"
+COMMANDS = (
+    (
+        import_spans,
+        "raglab import spans.jsonl --out out/traffic.parquet --group tenant.id",
+    ),
+)

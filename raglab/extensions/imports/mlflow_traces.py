@@ -1,0 +1,129 @@
+"""Traces of MLflow (shore): what an application logged by MLflow's tracing, as a trace of raglab."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from raglab.extensions.imports.span_parts import EVALUATION
+from raglab.extensions.imports.span_traces import import_settings, trace_of_spans
+from raglab.extensions.imports.spans import LoggedSpan
+from raglab.lab.artifact_places import check_database
+from raglab.lab.store_errors import check_server, sqlite_files
+from raglab.misuse import takes
+from raglab.store.files import Where, input_error
+from raglab.values import Case
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = 100  # traces that are asked for at once
+
+
+@takes(cases="cases")
+def trace_from_mlflow(
+    experiment: Any,  # noqa: ANN401 - a name, a frame, or traces
+    cases: Sequence[Case] | None = None,
+    *,
+    tracking_uri: str | None = None,
+    feedback: Sequence[str] | None = (),
+    higher: Mapping[str, str] | None = None,
+    groups: Sequence[str] = (),
+    name: str = "mlflow",
+    out: str | Path | None = None,
+) -> Any:  # noqa: ANN401 - a trace, or one of shards
+    """Trace of the requests that an application logged by MLflow's tracing.
+
+    A request is a trace with a span of type RETRIEVER; assessments of a trace are its feedback. Tags and metadata of a
+    trace are attributes of its first span, so that `groups` may name them.
+
+    Args:
+      experiment: name of an experiment, or what `mlflow.search_traces` gives: a frame or a list of traces.
+      cases: as `trace_from_spans`.
+      tracking_uri: of the store; MLflow's own where None.
+      feedback: names of assessments that become labels; () takes all, None none.
+      higher: as `trace_from_spans`.
+      groups: as `trace_from_spans`.
+      name: of the collection and of the arm.
+      out: folder of shards.
+
+    Raises:
+      InputError: no such store or experiment, a server that does not answer, or no request.
+    """
+    settings = import_settings(cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out)
+    traces = _stored(experiment, tracking_uri) if isinstance(experiment, str) else _listed(experiment)
+    return trace_of_spans((span for trace in traces for span in _spans(trace)), settings)
+
+
+def _stored(experiment: str, tracking_uri: str | None) -> Iterator[Any]:
+    """Traces of an experiment, a page at a time."""
+    from mlflow import MlflowClient, get_tracking_uri
+
+    uri = tracking_uri or get_tracking_uri()
+    for file in sqlite_files(uri):
+        if not file.is_file():  # MLflow would make a new store
+            rule, remedy = "a store of MLflow must be there", "correct tracking_uri"
+            raise input_error(Where(uri), rule, remedy, "no such file")
+    check_database(uri)
+    if uri.startswith("http"):
+        check_server(uri)
+    client = MlflowClient(tracking_uri=uri)
+    known = client.get_experiment_by_name(experiment)
+    if known is None:
+        names = ", ".join(sorted(row.name for row in client.search_experiments())[:10])
+        rule = "an experiment of MLflow must be there"
+        raise input_error(Where(experiment), rule, "name one of it, or pass tracking_uri", f"none; there are {names}")
+    token = None
+    while True:
+        page = client.search_traces(locations=[known.experiment_id], max_results=PAGE, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _listed(traces: Any) -> Iterable[Any]:  # noqa: ANN401 - a frame or a list
+    """Traces of a frame of `mlflow.search_traces`, which holds each as JSON, or of a list."""
+    from mlflow.entities import Trace
+
+    rows = traces["trace"] if hasattr(traces, "columns") else traces
+    return (Trace.from_json(row) if isinstance(row, str) else row for row in rows)
+
+
+def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
+    """Spans of a trace of MLflow; the first holds the tags and the assessments of the trace."""
+    info = trace.info
+    more: dict[str, Any] = {**(info.trace_metadata or {}), **(info.tags or {})}
+    events = tuple(
+        (EVALUATION, _assessment(row)) for row in info.assessments or () if getattr(row, "value", None) is not None
+    )
+    for number, span in enumerate(trace.data.spans):
+        attributes = {
+            **({} if number else more),
+            **(span.attributes or {}),
+            "openinference.span.kind": span.span_type or "",
+            "input.value": _text(span.inputs),
+            "output.value": _text(span.outputs),
+            "mlflow.spanOutputs": span.outputs,
+        }
+        start, parent = int(span.start_time_ns or 0), span.parent_id or ""
+        yield LoggedSpan(info.trace_id, span.span_id, parent, span.name, start, attributes, () if number else events)
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - whatever a span was given
+    if value is None or isinstance(value, str):
+        return value or ""
+    try:
+        return json.dumps(value, default=str)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _assessment(row: Any) -> dict[str, Any]:  # noqa: ANN401 - MLflow's
+    source = getattr(row, "source", None)
+    return {
+        "gen_ai.evaluation.name": row.name,
+        "gen_ai.evaluation.score.label": str(row.value),
+        "gen_ai.evaluation.source": str(getattr(source, "source_type", "")).lower(),
+    }

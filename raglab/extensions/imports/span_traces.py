@@ -1,0 +1,326 @@
+"""Traces of spans (shore): the requests that an application logged, as a trace or as shards, in bounded memory."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from raglab.canonical import canonical_json, digest
+from raglab.decision.measurement import CAN_BE_OFF
+from raglab.extension_points import extension
+from raglab.extensions.imports.import_counts import ImportCounts
+from raglab.extensions.imports.span_parts import SpanPart, span_part
+from raglab.extensions.imports.span_requests import SIGNALS, RequestHit, SpanRequest, feedback_label, joined_request
+from raglab.extensions.imports.spans import FilePiece, LoggedSpan, Losses, pieces, read_spans
+from raglab.misuse import takes
+from raglab.parallel import run_each
+from raglab.patterns import pattern_hits
+from raglab.policy import PolicyData
+from raglab.store.case_labels import plain_question
+from raglab.store.case_records import hash_cases
+from raglab.store.files import Where, input_error
+from raglab.store.record_fields import flat_name
+from raglab.store.trace_files import content_hash
+from raglab.store.traces import Trace
+from raglab.user_warnings import warn_user
+from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Case, Chunk, Hits, TraceData
+
+PART_BYTES = 64 << 20  # of the input whose requests are in memory together
+MOST_PARTS = 512  # that spans are sorted into by the hash of their trace's id
+PARTS_OF_STORE = 16  # where the size of the input is unknown
+SPANS_AHEAD = 5_000  # spans of a piece in memory before they are written
+DIRECTIONS = ("surer", "ask")
+
+
+class ImportSettings(NamedTuple):
+    """What an import is to make of spans; see `trace_from_spans`."""
+
+    labels: Mapping[str, Case]
+    feedback: tuple[str, ...] | None
+    higher: Mapping[str, str]
+    groups: tuple[str, ...]
+    name: str
+    out: str | Path | None
+
+
+class SortedPart(NamedTuple):
+    """Where the spans of a part lie: in a file, from a byte, so many bytes."""
+
+    path: str
+    start: int
+    size: int
+
+
+class CaseFile(NamedTuple):
+    """A file of the requests of a part: of each its time, case and hits, in the order of time."""
+
+    path: str
+    n: int
+
+
+@takes(cases="cases")
+def trace_from_spans(
+    source: str | Path | Iterable[str | Path],
+    cases: Sequence[Case] | None = None,
+    *,
+    feedback: Sequence[str] | None = (),
+    higher: Mapping[str, str] | None = None,
+    groups: Sequence[str] = (),
+    name: str = "spans",
+    out: str | Path | None = None,
+) -> Any:  # noqa: ANN401 - a trace, or one of shards
+    """Trace of the requests that an application logged as spans.
+
+    A file is OTLP JSON (whole, or a batch a line), or JSON lines of an SDK's spans; plain or gzipped. Spans are read by
+    the conventions of OpenInference, OpenTelemetry GenAI and MLflow. A request is a trace with a retriever's span. Its
+    hits stand in the order of the last reranker, then in that of the retrievers. Scores keep their own meaning: the
+    score of the first hit is the signal `retriever_score` or `reranker_score`. No distance is known, so the gates on
+    distances and on confidence are off. Files are read by the workers of `raglab.lab.parallel_workers`, to the same
+    bytes.
+
+    Args:
+      source: a file, a folder, or several files.
+      cases: labels by the id of the trace, or by the question.
+      feedback: names of the judgements that become labels, with their source in `notes`; () takes all, None none.
+      higher: direction of a score by its signal, `surer` or `ask`; where it is not named, what most rankings show.
+      groups: attributes whose values are kept with the case, such as `tenant.id`.
+      name: of the collection and of the arm.
+      out: folder of shards, where the spans are more than the memory holds; None keeps the trace in memory.
+
+    Returns:
+      a `raglab.Trace` of Q cases, with `extra` of each: `at` (time), `logged_answer`, `groups`; a `ShardedTrace` with
+        `out`.
+
+    Raises:
+      ValueError: a direction that is none.
+      InputError: no file, no request, or a JSON document of more than 256 MiB.
+      MissingExtensionError: `out` without the room `scale`.
+
+    Warns:
+      UserWarning: counts of what is left out, merged or mapped; the directions of scores; the gates that are off.
+    """
+    settings = import_settings(cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out)
+    parts = pieces(source)
+    size = sum(piece.path.stat().st_size for piece in {piece.path: piece for piece in parts}.values())
+    number = min(MOST_PARTS, size // PART_BYTES + 1)
+    with tempfile.TemporaryDirectory(prefix="raglab-spans-") as folder:
+        numbered = list(enumerate(parts))
+        return _traced(run_each(sort_piece, numbered, folder, number, settings.groups, what="read"), folder, settings)
+
+
+def import_settings(
+    cases: Sequence[Case] | None,
+    *,
+    feedback: Sequence[str] | None,
+    higher: Mapping[str, str] | None,
+    groups: Sequence[str],
+    name: str,
+    out: str | Path | None,
+) -> ImportSettings:
+    """Arguments of an import, checked.
+
+    Raises:
+      ValueError: a direction that is none, or of a signal that an import does not give.
+    """
+    for signal, direction in (higher or {}).items():
+        if signal not in SIGNALS or direction not in DIRECTIONS:
+            rule = f"higher must name {', '.join(SIGNALS)} with {' or '.join(DIRECTIONS)}"
+            msg = f'{rule}, got {signal!r}: {direction!r}; write higher={{"retriever_score": "ask"}} for a distance.'
+            raise ValueError(msg)
+    labels = {plain_question(case.query): case for case in cases or ()} | {case.id: case for case in cases or ()}
+    taken = None if feedback is None else tuple([feedback] if isinstance(feedback, str) else feedback)
+    listed = tuple([groups] if isinstance(groups, str) else groups)
+    return ImportSettings(labels, taken, dict(higher or {}), listed, name, out)
+
+
+def trace_of_spans(spans: Iterable[LoggedSpan], settings: ImportSettings) -> Any:  # noqa: ANN401 - as `trace_from_spans`
+    """Trace of spans from anywhere; see `trace_from_spans`."""
+    with tempfile.TemporaryDirectory(prefix="raglab-spans-") as folder:
+        rows = _sort(spans, Path(folder) / "spans", PARTS_OF_STORE, settings.groups)
+        return _traced([(rows, Losses())], folder, settings)
+
+
+# --- spans sorted by the hash of their trace's id
+
+
+def sort_piece(
+    numbered: tuple[int, FilePiece], folder: str, n_parts: int, groups: Sequence[str]
+) -> tuple[dict[int, list[SortedPart]], Losses]:
+    """Spans of a piece, written by part; and what was left out of it."""
+    number, piece = numbered
+    losses = Losses()
+    rows = _sort(read_spans(piece, losses), Path(folder) / f"spans-{number:05d}", n_parts, groups)
+    return rows, losses
+
+
+def _sort(spans: Iterable[LoggedSpan], path: Path, n_parts: int, groups: Sequence[str]) -> dict[int, list[SortedPart]]:
+    written: dict[int, list[SortedPart]] = defaultdict(list)
+    waiting: dict[int, list[SpanPart]] = defaultdict(list)
+    n = 0
+    with path.open("wb") as stream:
+
+        def write() -> None:
+            for part, rows in sorted(waiting.items()):
+                start = stream.tell()
+                pickle.dump(rows, stream, pickle.HIGHEST_PROTOCOL)
+                written[part].append(SortedPart(str(path), start, stream.tell() - start))
+            waiting.clear()
+
+        for span in spans:
+            waiting[zlib.crc32(span.trace_id.encode("utf-8", "replace")) % n_parts].append(span_part(span, groups))
+            n += 1
+            if n % SPANS_AHEAD == 0:
+                write()
+        write()
+    return dict(written)
+
+
+def _read_part(rows: Sequence[SortedPart]) -> Iterator[SpanPart]:
+    for row in rows:
+        with Path(row.path).open("rb") as stream:
+            stream.seek(row.start)
+            yield from pickle.load(stream)  # noqa: S301 - written above
+
+
+# --- requests of a part
+
+
+def write_cases(
+    rows: tuple[int, list[SortedPart]], folder: str, settings: ImportSettings
+) -> tuple[CaseFile, ImportCounts]:
+    """Requests of a part with their labels, written in the order of their time; and what was counted."""
+    number, places = rows
+    counts = ImportCounts()
+    by_trace: dict[str, list[SpanPart]] = {}
+    for part in _read_part(places):
+        by_trace.setdefault(part.trace_id, []).append(part)
+    requests = [joined_request(parts, counts.losses) for parts in by_trace.values()]
+    listed = sorted((row for row in requests if row is not None), key=lambda row: (row.start, row.id))
+    content = []
+    for request in listed:
+        counts.add_request(request)
+        content.append((request.start, _case(request, settings, counts), request.hits))
+    path = Path(folder) / f"cases-{number:05d}"
+    path.write_bytes(pickle.dumps(content, pickle.HIGHEST_PROTOCOL))
+    return CaseFile(str(path), len(content)), counts
+
+
+def _case(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) -> Case:
+    """A request as a case, with its label where there is one."""
+    at = datetime.fromtimestamp(request.start // 10**9, UTC).isoformat() if request.start else None
+    extra: dict[str, Any] = {"at": at} if at else {}
+    extra |= {"logged_answer": request.answer} if request.answer else {}
+    extra |= {"groups": dict(request.groups)} if request.groups else {}
+    known = settings.labels.get(request.id) or settings.labels.get(plain_question(request.question))
+    if known is not None:
+        counts.matched.add(known.id)
+        return known._replace(id=request.id, query=request.question, extra={**known.extra, **extra})
+    label, why = (None, "") if settings.feedback is None else feedback_label(request.feedback, settings.feedback)
+    counts.add_feedback(label, why, len(request.feedback))
+    return Case(request.id, request.question, label, notes=why or None, extra=extra)
+
+
+# --- traces
+
+
+def _traced(
+    sorted_pieces: Iterable[tuple[dict[int, list[SortedPart]], Losses]], folder: str, settings: ImportSettings
+) -> Any:  # noqa: ANN401 - as `trace_from_spans`
+    """Trace of sorted spans, or shards, and what is said of them."""
+    counts = ImportCounts()
+    by_part: dict[int, list[SortedPart]] = defaultdict(list)
+    for rows, losses in sorted_pieces:
+        counts.losses.merge(losses)
+        for part, places in rows.items():
+            by_part[part] += places
+    files = []
+    for file, more in run_each(write_cases, sorted(by_part.items()), folder, settings, what="join"):
+        counts.merge(more)
+        files += [file] if file.n else []
+    if not files:
+        rule = "an import must have at least one request: a trace with a retriever's span"
+        remedy = "log the retrieval as a span with its documents"
+        raise input_error(Where(settings.name), rule, remedy, counts.losses.sentence() or "no span")
+    directions = {signal: settings.higher.get(signal) or counts.direction(signal) for signal in counts.signals()}
+    shared = _shared_meta(settings.name, counts)
+    if settings.out is None:
+        result = trace_of_files(files, shared, directions, settings.name)
+    else:
+        traces = run_each(trace_of_file, files, shared, directions, settings.name, what="build")
+        result = extension("save_shards", "scale", "a trace of shards (out=)")(traces, settings.out, shard=None)
+    _warn(settings, counts, directions)
+    return result
+
+
+def _shared_meta(name: str, counts: ImportCounts) -> dict[str, Any]:
+    """Part of the meta that all shards share."""
+    rows = sorted((chunk_id, own.hex()) for chunk_id, own in counts.documents.items())
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "corpus": name,
+        "corpus_hash": digest(canonical_json([name, rows]), 64),
+        "n_chunks": len(rows),
+        "parameters": {"score": None, "arms": [name]},
+        "gates_off": list(CAN_BE_OFF),
+    }
+
+
+def trace_of_file(file: CaseFile, shared: Mapping[str, Any], directions: Mapping[str, str], name: str) -> Trace:
+    """Trace of the requests of a file."""
+    return trace_of_files([file], shared, directions, name)
+
+
+def trace_of_files(
+    files: Sequence[CaseFile], shared: Mapping[str, Any], directions: Mapping[str, str], name: str
+) -> Trace:
+    """Trace of the requests of some files, in the order of their time."""
+    rows = [row for file in files for row in pickle.loads(Path(file.path).read_bytes())]  # noqa: S301 - written above
+    if len(files) > 1:
+        rows.sort(key=lambda row: (row[0], row[1].id))
+    cases: tuple[Case, ...] = tuple(case for _, case, _ in rows)
+    hits_of: list[tuple[RequestHit, ...]] = [hits for _, _, hits in rows]
+    chunks: dict[str, Chunk] = {}
+    for hit in (hit for hits in hits_of for hit in hits):
+        document = hit.document
+        if document.id not in chunks:
+            source = document.source or flat_name(document.id)
+            chunks[document.id] = Chunk(document.id, document.text, source, document.page)
+    number = {chunk_id: place for place, chunk_id in enumerate(chunks)}
+    shape = (len(cases), 1, 1, max(map(len, hits_of)) or 1)
+    chunk = np.full(shape, -1, np.int32)
+    for row, own in enumerate(hits_of):
+        chunk[row, 0, 0, : len(own)] = [number[hit.document.id] for hit in own]
+    rank = np.where(chunk >= 0, np.arange(shape[-1], dtype=np.int32), np.int32(-1))
+    floats = {field_name: np.full(shape, np.nan) for field_name in FLOAT_FIELDS}
+    hits = Hits(chunk=chunk, rank=rank, n_reranked=np.zeros(shape[:3], np.int32), **floats)
+    meta = {**shared, "cases_hash": hash_cases(cases), "command": f"trace_from_spans(…, name={name!r})"}
+    bare = TraceData(cases=cases, chunks=tuple(chunks.values()), arms=(name,), hits=hits, meta=meta)
+    meta["fingerprint"] = content_hash(bare)[:16]
+    patterns = pattern_hits(cases, bare.chunks, PolicyData.from_mapping().pattern_lists)
+    trace = Trace(cases=cases, chunks=bare.chunks, arms=(name,), hits=hits, pattern_hits=patterns, meta=meta)
+    for signal, higher in directions.items():
+        scores = [getattr(own[0], SIGNALS[signal]) if own else np.nan for own in hits_of]
+        trace = trace.with_signal(signal, np.array(scores), higher=higher, unit="score", source="spans")
+    return trace
+
+
+def _warn(settings: ImportSettings, counts: ImportCounts, directions: Mapping[str, str]) -> None:
+    """Say what an import left out, merged and mapped, the directions of scores, and which gates are off."""
+    notes = counts.sentences(None if settings.feedback is None else settings.feedback)
+    known = {case.id for case in settings.labels.values()}
+    if missing := len(known - counts.matched):
+        notes.append(f"{missing:,} of {len(known):,} cases are of no request and are left out")
+    notes += [counts.direction_sentence(signal) for signal in directions if signal not in settings.higher]
+    bounds = [f"signals.{signal}.{'max' if higher == 'ask' else 'min'}" for signal, higher in directions.items()]
+    how = f'gate a signal instead: policy.replace("{bounds[0]}", …)' if bounds else "no score was logged"
+    notes.append(f"no distance is logged, so the gates {', '.join(CAN_BE_OFF)} are off; {how}")
+    for note in notes:
+        warn_user(f"{settings.name}: {note}.")

@@ -1,0 +1,94 @@
+"""Group rates (shore): what a policy does for each group, and what a promise for it alone would need (S2.20, S6.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raglab import metrics
+from raglab.case_groups import group_values
+from raglab.certify import cases_needed, data_need
+from raglab.decision.outcome_codes import CELL_OF_CODE
+from raglab.decision.trace_view import TraceView
+from raglab.lab.certification import need_line
+from raglab.lab.certified_losses import COST
+from raglab.misuse import takes
+from raglab.replay import cases_by_shard, each_shard, join_columns, shard_codes
+from raglab.store.policies import Policy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COMMON = "A certificate is a promise for all cases together; it promises nothing for a group alone."
+
+
+@takes(trace="trace", policy="policy")
+def group_rates(
+    trace: TraceView,
+    policy: Policy,
+    group: str,
+    *,
+    targets: Mapping[str, float] | None = None,
+    delta: float = 0.1,
+    arm: str | None = None,
+) -> pd.DataFrame:
+    """Observed rates of each group with exact intervals, and the cases that a promise for it alone would need.
+
+    A certificate stays common: it promises nothing for a group (`frame.attrs["note"]`). An interval holds for its row
+    alone.
+
+    Args:
+      trace: of labelled cases; for those of a certificate its `trace.split("certify")`.
+      policy: whose decisions are counted.
+      group: attribute of the cases, see `raglab.case_groups.group_value`.
+      targets: rate -> highest value; those of the policy's certificate but for the expected cost, which is no share,
+        where not given.
+      delta: error of a promise, in (0, 0.5).
+      arm: of the trace; the first where not given.
+
+    Returns:
+      a row a group and rate, the group '' of cases that state none: `group`, `cases`, `rate`, `target`, `k`, `n`,
+        `value`, `low` and `high` (95 %, Clopper and Pearson), `needed` (cases of the group, of those that the rate is a
+        share of, that certify the target without an error) and `need`, the same as a sentence.
+
+    Raises:
+      ValueError: no targets, one that is no rate or outside (0, 1), or a case without a label.
+
+    Source: rules S2.20, S6.9.
+
+    Example: `group_rates(trace.split("certify"), certified.policy, "tenant")`
+    """
+    import pandas as pd
+
+    stated = dict(_certified_targets(policy) if targets is None else targets)
+    if not stated or any(name not in metrics.OBJECTIVES for name in stated):
+        rule = f"targets must be highest values of {', '.join(metrics.OBJECTIVES)}"
+        got = ", ".join(stated) or "none, and the policy holds no certificate"
+        msg = f"{rule}, got {got}; write targets={{'hallucination_rate': 0.1}}."
+        raise ValueError(msg)
+    cells = CELL_OF_CODE[join_columns(each_shard(shard_codes, trace, [policy], arm, what="decide"))[0]]
+    names = np.array([name for cases in cases_by_shard(trace) for name in group_values(cases, group)], dtype=np.str_)
+    groups, place = np.unique(names, return_inverse=True)
+    table = np.zeros((len(groups), metrics.N_CELLS), dtype=np.int64)
+    np.add.at(table, (place, cells), 1)
+    columns = metrics.rate_columns(metrics.rate_counts(table), metrics.label_counts(table))
+    rows = []
+    for number, name in enumerate(groups.tolist()):
+        for rate, alpha in stated.items():
+            k, n = int(columns[f"{rate}_k"][number]), int(columns[f"{rate}_n"][number])
+            ends = [float(columns[f"{rate}{end}"][number]) for end in ("", "_low", "_high")]
+            sentence = need_line(rate, data_need(alpha, n, k, delta))
+            counts = (int(table[number].sum()), rate, alpha, k, n)
+            rows.append((name, *counts, *ends, cases_needed(alpha, delta), sentence))
+    heads = ["group", "cases", "rate", "target", "k", "n", "value", "low", "high", "needed", "need"]
+    frame = pd.DataFrame(rows, columns=heads)
+    frame.attrs["note"] = COMMON
+    return frame
+
+
+def _certified_targets(policy: Policy) -> dict[str, float]:
+    """Targets of a policy's certificate that are rates."""
+    promises = (policy.certificate or {}).get("promises", ())
+    return {promise["name"]: float(promise["alpha"]) for promise in promises if promise["name"] != COST}

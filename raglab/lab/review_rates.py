@@ -1,0 +1,139 @@
+"""Rates of a review (shore): what all requests got, and what the labels of some of them say of it (S6.2, S6.4).
+
+Labels of a drawn sample speak for all traffic, with intervals of the design; labels that nobody drew, such as feedback,
+for the labelled requests alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.decision.decisions import chain_place
+from raglab.lab.label_sampling import PROBABILITY
+from raglab.metrics.intervals import Stratum, stratified_rate, stratified_share
+from raglab.values import Status
+
+N = len(Status)
+NAN = float("nan")
+
+
+class ReviewRate(NamedTuple):
+    """A rate of labelled requests: of some decisions, or of some labels.
+
+    statuses: decisions that it counts. labels: of those labels; None: of the requests with these decisions. correct:
+    whether it counts correct decisions, where it is of decisions.
+    """
+
+    name: str
+    of: str
+    statuses: tuple[Status, ...]
+    labels: tuple[Status, ...] | None = None
+    correct: bool = True
+
+
+REVIEW_RATES = (
+    ReviewRate("hallucination_rate", "answered", (Status.ok,), correct=False),
+    ReviewRate("right_refusal_rate", "refused", (Status.refuse,)),
+    ReviewRate("right_question_rate", "asked back", (Status.ambiguous,)),
+    ReviewRate("pass_rate", "all", tuple(Status)),
+    ReviewRate("false_refusal_rate", "labelled ok", (Status.refuse,), (Status.ok,)),
+    ReviewRate("over_ask_rate", "labelled ok or refuse", (Status.ambiguous,), (Status.ok, Status.refuse)),
+    ReviewRate("missed_ambiguity_rate", "labelled ambiguous", (Status.ok, Status.refuse), (Status.ambiguous,)),
+)
+
+
+class ReviewColumns(NamedTuple):
+    """What a review reads of the requests, [Q] each; groups [by, Q].
+
+    probability: NaN where a request was not drawn. is_known: it has a label that counts. after: status under the other
+    policy, or the same.
+    """
+
+    status: NDArray[np.int8]
+    after: NDArray[np.int8]
+    decided_by: NDArray[np.object_]
+    label_code: NDArray[np.int8]
+    passes: NDArray[np.bool_]
+    is_known: NDArray[np.bool_]
+    probability: NDArray[np.float64]
+    stratum: NDArray[np.object_]
+    day: NDArray[np.object_]
+    groups: NDArray[np.object_]
+
+
+RATE_COLUMNS = ("rate", "of", "basis", "estimate", "low", "high", "k", "n")
+
+
+def traffic_rates(columns: ReviewColumns) -> Iterator[tuple[Any, ...]]:
+    """Rows of what all requests got, and of what decided them in the order of the chain."""
+    n = len(columns.status)
+    deciders, counts = np.unique(columns.decided_by.astype(str), return_counts=True)
+    by_gate = dict(zip(deciders.tolist(), counts.tolist(), strict=True))
+    ordered = {
+        f"decided_by.{name}": by_gate[name] for name in sorted(by_gate, key=lambda name: (chain_place(name), name))
+    }
+    by_status = dict(
+        zip((status.name for status in Status), np.bincount(columns.status, minlength=N).tolist(), strict=True)
+    )
+    for name, k in (by_status | ordered).items():
+        yield name, "all", "traffic", k / n, NAN, NAN, k, n
+
+
+def label_rates(columns: ReviewColumns, level: float) -> Iterator[tuple[Any, ...]]:
+    """Rows of each rate from the labels of a sample, and from those of requests that nobody drew."""
+    is_drawn = ~np.isnan(columns.probability)
+    aside = columns.is_known & ~is_drawn
+    for basis, rows in (("sample", columns.is_known & is_drawn), ("labelled requests", aside)):
+        for rate in REVIEW_RATES if rows.any() else ():
+            decided = np.isin(columns.status, rate.statuses)
+            counts = np.isin(columns.label_code, rate.labels) if rate.labels else columns.passes == rate.correct
+            of = rows & (counts if rate.labels else decided)
+            k, n = int((rows & decided & counts).sum()), int(of.sum())
+            ends = (k / n if n else NAN, NAN, NAN)
+            if basis == "sample":
+                ends = sample_estimate(columns, rate, counts, level)
+            yield rate.name, rate.of, basis, *ends, k, n
+
+
+def sample_estimate(
+    columns: ReviewColumns, rate: ReviewRate, counts: NDArray[np.bool_], level: float
+) -> tuple[float, float, float]:
+    """Estimate and interval of a rate over all requests, from a sample drawn by stratum.
+
+    The drawn requests of a stratum that have one decision are themselves a random sample of all that have, so each
+    stratum and decision is a stratum by itself, whatever policy is reviewed.
+
+    Args:
+      counts: whether a labelled request has what the rate counts, [Q].
+    """
+    names, stratum = np.unique(columns.stratum.astype(str), return_inverse=True)
+    key = stratum * N + columns.status
+    is_drawn = ~np.isnan(columns.probability)
+    _check_probabilities(columns, names, stratum)
+    rows = (np.ones(len(key), dtype=bool), is_drawn, is_drawn & columns.is_known & counts, is_drawn & ~columns.is_known)
+    table = np.stack([np.bincount(key[some], minlength=len(names) * N) for some in rows], axis=1)
+    strata = [(Status(place % N), Stratum(*map(int, row))) for place, row in enumerate(table) if row[0]]
+    top = [each for status, each in strata if status in rate.statuses]
+    if rate.labels is None:
+        estimate, interval = stratified_rate(top, level)
+    else:
+        rest = [each for status, each in strata if status not in rate.statuses]
+        estimate, interval = stratified_share(top, rest, level)
+    ends = (float(interval.low), float(interval.high))
+    return (estimate, *ends) if not np.isnan(estimate) else (NAN, NAN, NAN)
+
+
+def _check_probabilities(columns: ReviewColumns, names: NDArray[Any], stratum: NDArray[np.intp]) -> None:
+    """Stop where drawn requests of one stratum had several probabilities, which no estimate by stratum knows."""
+    low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+    np.fmin.at(low, stratum, columns.probability)
+    np.fmax.at(high, stratum, columns.probability)
+    for wrong in np.flatnonzero((high > low) | (high > 1.0) | (low <= 0.0))[:1]:
+        rule = f"{PROBABILITY} must be in (0, 1] and the same within a stratum"
+        value = f"{low[wrong]:.6g} to {high[wrong]:.6g} in {str(names[wrong])!r}"
+        msg = f"{rule}, got {value}; set labels by raglab.lab.label_sampling.with_sample_labels."
+        raise ValueError(msg)

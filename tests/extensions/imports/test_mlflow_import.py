@@ -1,0 +1,110 @@
+"""Traces of MLflow, on a store of SQLite with spans that MLflow's tracing logged."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raglab.extensions.imports.mlflow_traces import trace_from_mlflow
+from raglab.store.files import InputError
+
+EXPERIMENT = "help desk"
+QUESTIONS = {"what is the excess?": 0.9, "who won the cup?": 0.2, "is water covered?": 0.6}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a store with three requests, feedback on two of them, and a trace without a retriever."""
+    import mlflow
+    from mlflow.entities import AssessmentSource
+
+    folder = tmp_path_factory.mktemp("mlflow")
+    uri = f"sqlite:///{folder / 'mlflow.db'}"
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(uri)
+    try:
+        mlflow.set_experiment(EXPERIMENT)
+        names = []
+        for question, score in QUESTIONS.items():
+            with mlflow.start_span(name="answer", span_type="CHAIN") as root:
+                root.set_inputs({"question": question})
+                mlflow.update_current_trace(tags={"tenant": "north" if score > 0.5 else "south"})
+                with mlflow.start_span(name="search", span_type="RETRIEVER") as search:
+                    search.set_inputs({"query": question})
+                    metadata = {"score": score, "doc_uri": "policy.md", "page": 2}
+                    search.set_outputs([{"page_content": "The excess is £250.", "metadata": metadata, "id": "p2"}])
+                root.set_outputs({"answer": "£250"})
+            names.append(root.trace_id)
+        with mlflow.start_span(name="ping"):
+            pass
+        mlflow.flush_trace_async_logging()
+        person = AssessmentSource(source_type="HUMAN", source_id="ann")
+        judge = AssessmentSource(source_type="LLM_JUDGE", source_id="small")
+        mlflow.log_feedback(trace_id=names[0], name="thumb", value=True, source=person)
+        mlflow.log_feedback(trace_id=names[1], name="grounded", value="no", source=judge)
+        yield uri
+    finally:
+        mlflow.set_tracking_uri(before)
+
+
+def imported(experiment: Any, **options: Any) -> tuple[Any, str]:
+    """Trace, with all that the import warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trace = trace_from_mlflow(experiment, **options)
+    return trace, "\n".join(str(warning.message) for warning in caught)
+
+
+@pytest.mark.slow
+class TestStore:
+    """An experiment by its name."""
+
+    def test_requests_with_scores_feedback_and_groups(self, store: str) -> None:
+        """In the order of their time; the trace without a retriever is counted."""
+        trace, text = imported(EXPERIMENT, tracking_uri=store, groups=("tenant",))
+        assert [case.query for case in trace.cases] == list(QUESTIONS)
+        assert trace.signal("retriever_score").tolist() == pytest.approx(list(QUESTIONS.values()))
+        assert [case.expect_status for case in trace.cases] == ["ok", "refuse", None]
+        assert [case.notes for case in trace.cases[:2]] == [
+            "feedback thumb=True (human)",
+            "feedback grounded=no (llm_judge)",
+        ]
+        assert [case.extra["groups"] for case in trace.cases] == [
+            {"tenant": name} for name in ("north", "south", "north")
+        ]
+        assert {case.extra["logged_answer"] for case in trace.cases} == {"£250"}
+        assert [(chunk.chunk_id, chunk.source, chunk.page) for chunk in trace.chunks] == [("p2", "policy.md", 2)]
+        assert "1 traces have no retriever's span" in text
+
+    def test_the_same_of_what_a_search_gives(self, store: str) -> None:
+        """A frame or a list of `mlflow.search_traces`, in any order."""
+        import mlflow
+
+        whole, _ = imported(EXPERIMENT, tracking_uri=store)
+        known = mlflow.MlflowClient(tracking_uri=store).get_experiment_by_name(EXPERIMENT)
+        for kind in ("pandas", "list"):
+            rows = mlflow.search_traces(locations=[known.experiment_id], return_type=kind)
+            trace, _ = imported(rows)
+            assert trace.cases == whole.cases
+            assert trace.meta["fingerprint"] == whole.meta["fingerprint"]
+
+    def test_labels_of_one_name(self, store: str) -> None:
+        """A judge's labels are its own."""
+        trace, _ = imported(EXPERIMENT, tracking_uri=store, feedback=("grounded",))
+        assert [case.expect_status for case in trace.cases] == [None, "refuse", None]
+
+    def test_an_experiment_that_is_not_there(self, store: str) -> None:
+        """The message names those that are."""
+        with pytest.raises(InputError, match=EXPERIMENT):
+            imported("helpdesk", tracking_uri=store)
+
+
+def test_no_file_is_made_for_a_store_that_is_not_there(tmp_path: Path) -> None:
+    """A path of SQLite that is wrong is an error, not a new store."""
+    with pytest.raises(InputError, match="a store of MLflow must be there"):
+        imported(EXPERIMENT, tracking_uri=f"sqlite:///{tmp_path / 'none.db'}")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,72 @@
+"""Traffic drawn: the curves of a review as they are, the policy's own threshold marked, and its days."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labelled import free_policy, labelled
+from raglab.displays.canvas import png
+from raglab.displays.traffic import MOST_STEPS, ReviewDisplay
+from raglab.lab.traffic_review import Review, review
+from raglab.values import Status
+from test_lab_traffic_review import unlabelled
+
+
+def made(n: int = 60, steps: int | None = 20, **extra: list[str]) -> Review:
+    """Review of some requests."""
+    trace = unlabelled(labelled(3, {"": n}, steps=steps), **extra)
+    return review(trace, free_policy(similarity={"min_similarity": 0.4}))
+
+
+def test_each_threshold_and_the_days() -> None:
+    """A panel a threshold that changes anything, as its steps are; labels, units and n on every axis."""
+    reviewed = made(at=["2026-03-02", "2026-03-03", "2026-03-04"])
+    display = ReviewDisplay.from_review(reviewed)
+    assert list(display.paths) == ["density.min_keep", "similarity.min_similarity", "confidence.tau_default"]
+    on = display.axes_[1]
+    assert on.get_xlabel() == "similarity.min_similarity (cosine), now 0.4"
+    assert on.get_ylabel() == "share of 60 requests"
+    assert on.lines[0].get_xdata()[0] == 0.4  # type: ignore[index]
+    curve = reviewed.curves["similarity.min_similarity"]
+    for patch, status in zip(on.patches, Status, strict=True):
+        values, edges, _ = patch.get_data()  # type: ignore[attr-defined]
+        assert values.tolist() == (curve.counts[:, status] / 60).tolist()
+        assert edges.tolist()[1:-1] == curve.low.tolist()[1:]
+    days = display.axes_[3]
+    assert [text.get_text() for text in days.get_xticklabels()] == [f"2026-03-0{day}\nn = 20" for day in (2, 3, 4)]
+    heights = np.array([[bar.get_height() for bar in bars] for bars in days.containers])  # type: ignore[attr-defined]
+    assert heights.sum(axis=0) == pytest.approx(1.0)
+    legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
+    assert legend == ["answered", "refused", "asked back", "policy's own value"]
+    frame = display.frame()
+    assert frame["panel"].unique().tolist() == [*display.paths, "days"]
+    assert len(frame) == len(reviewed.gates.query("path in @display.paths")) + 3
+    assert "60 requests by threshold and day" in display._repr_html_()
+
+
+def test_one_threshold_on_axes_of_ones_own() -> None:
+    """Without days a panel alone; what is not drawn is counted."""
+    display = ReviewDisplay.from_review(made(), paths=["confidence.tau_default"], name="March")
+    assert len(display.axes_) == 1
+    assert "March: 60 requests by threshold and day; 2 thresholds not drawn" in display._repr_html_()
+    again = ReviewDisplay.from_review(made(), paths=["confidence.tau_default"], ax=display.ax_)
+    assert again.axes_[0] is display.ax_
+
+
+def test_many_steps_are_thinned() -> None:
+    """A line has so many steps at most, each exact at its lower end."""
+    reviewed = made(n=5_000, steps=None)
+    curve = reviewed.curves["confidence.tau_default"]
+    assert len(curve.low) > MOST_STEPS
+    display = ReviewDisplay.from_review(reviewed, paths=["confidence.tau_default"])
+    values, _, _ = display.ax_.patches[0].get_data()  # type: ignore[attr-defined]
+    assert len(values) == MOST_STEPS
+    assert (values[0], values[-1]) == (curve.counts[0, 0] / 5_000, curve.counts[-1, 0] / 5_000)
+    assert png(display.figure_).startswith(b"\x89PNG")
+
+
+def test_a_path_that_has_no_curve() -> None:
+    """Is named, with some that there are."""
+    with pytest.raises(ValueError, match=r"thresholds of the review, such as density\.min_keep, .*got 'similarity'"):
+        ReviewDisplay.from_review(made(), paths=["similarity"])

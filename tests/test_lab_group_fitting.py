@@ -1,0 +1,427 @@
+"""Biases of groups: by hand, as laws, in files, and the same in every replay (rule S2.20)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+import raglab
+from labelled import free_policy, labelled
+from laws_of_cost import PATHS_OF_COST, check_flip, check_steps
+from raglab.case_codes import case_cells, evidence_with_model
+from raglab.decision.measurement import measured_tables
+from raglab.expected_cost import CLASSES, DecisionModel, GroupBias, class_probabilities, group_bias
+from raglab.lab.decision_fitting import (
+    DecisionCases,
+    FittedModel,
+    fit_decision,
+    fit_model,
+    held_out_cells,
+    model_section,
+)
+from raglab.lab.group_fitting import CaseGroups, fit_groups, group_fit, group_sentences
+from raglab.metrics import N_CELLS
+from raglab.replay import decide, flips, sweep, tally
+from raglab.signals import NAMES
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import Case
+
+REFUSE = CLASSES.index("refuse")
+
+
+def with_tenants(trace: Trace, sizes: dict[str, int], strict: tuple[str, ...], share: float = 0.8) -> Trace:
+    """The trace with a tenant a case; of strict tenants a share of the cases labelled ok is to be refused."""
+    rng = np.random.default_rng(5)
+    names = np.repeat(list(sizes), list(sizes.values()))
+    assert len(names) == len(trace)
+    cases = []
+    for case, name in zip(trace.cases, names.tolist(), strict=True):
+        turned = name in strict and case.expect_status == "ok" and rng.random() < share
+        stated = case._replace(expect_status="refuse", expect_sources=()) if turned else case
+        cases.append(stated._replace(extra={"groups": {"tenant": name}} if name else {}))
+    from dataclasses import replace
+
+    return replace(trace, cases=tuple(cases))
+
+
+@pytest.fixture(scope="module")
+def tenants() -> Trace:
+    """120 cases each of two tenants that differ, 15 of a small one, 5 without."""
+    return with_tenants(labelled(2, {"": 260}), {"acme": 120, "zeta": 120, "tiny": 15, "": 5}, ("zeta",))
+
+
+@pytest.fixture(scope="module")
+def grouped(tenants: Trace) -> Policy:
+    """Policy with biases of the two large tenants."""
+    with pytest.warns(UserWarning, match="tenant"):
+        return fit_decision(tenants, free_policy(), group="tenant")
+
+
+class TestOneGroup:
+    """A bias by hand."""
+
+    def test_two_classes_without_signals(self) -> None:
+        """Of 20 and 10 cases at even logits the sum of the slopes is 0: 30 p − 20 = −u, p = 1 / (1 + exp(−2 u))."""
+        bias = group_fit(np.zeros((30, 2)), np.repeat([0, 1], [20, 10]), 1.0).bias
+        assert bias[0] == pytest.approx(-bias[1])
+        assert 30.0 / (1.0 + np.exp(-2.0 * bias[0])) - 20.0 == pytest.approx(-bias[0], abs=1e-9)
+
+    def test_fewer_cases_stay_nearer_to_the_common_policy(self) -> None:
+        """The same shares among 3, 30 and 300 cases: the bias has one sign and grows towards its own share's."""
+        sizes = [group_fit(np.zeros((3 * n, 2)), np.repeat([0, 1], [2 * n, n]), 0.5).bias[0] for n in (1, 10, 100)]
+        assert 0.0 < sizes[0] < sizes[1] < sizes[2] < 0.5 * np.log(2.0)
+        assert sizes[2] == pytest.approx(0.5 * np.log(2.0), rel=0.03)
+
+    def test_no_spread_is_no_bias(self) -> None:
+        """A prior of spread 0 holds the bias at 0, and a small one near it."""
+        logits, classes = np.zeros((30, 2)), np.repeat([0, 1], [20, 10])
+        assert (group_fit(logits, classes, 0.0).bias == 0.0).all()
+        assert np.abs(group_fit(logits, classes, 1e-3).bias).max() < 1e-4
+
+    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("spread", [0.1, 1.0, 3.0])
+    def test_it_is_the_maximum(self, seed: int, spread: float) -> None:
+        """Against scipy, at steep logits that Newton's whole steps would overshoot."""
+        rng = np.random.default_rng(seed)
+        logits, classes = 6.0 * rng.normal(size=(40, 4)), rng.integers(0, 4, 40)
+
+        def loss(bias: NDArray[np.float64]) -> float:
+            likelihood = log_softmax(logits + bias, axis=1)[np.arange(40), classes].sum()
+            return -float(likelihood) + float(bias @ bias) / (2.0 * spread**2)
+
+        fit = group_fit(logits, classes, spread)
+        peer = minimize(loss, np.zeros(4), tol=1e-10)
+        assert loss(fit.bias) <= peer.fun + 1e-9
+        np.testing.assert_allclose(fit.bias, peer.x, atol=1e-4)
+        assert fit.bias.sum() == pytest.approx(0.0, abs=1e-7)
+
+    def test_the_evidence_is_the_integral(self) -> None:
+        """Two classes: Laplace's approximation beside the integral over both biases, on a grid."""
+        logits, classes, spread = np.zeros((24, 2)), np.repeat([0, 1], [15, 9]), 0.7
+        u = np.linspace(-4.0, 4.0, 401) * spread
+        first, second = np.meshgrid(u, u)
+        chance = log_softmax(np.stack([first, second], axis=-1), axis=-1) @ np.array([15.0, 9.0])
+        density = np.exp(chance - (first**2 + second**2) / (2.0 * spread**2)) / (2.0 * np.pi * spread**2)
+        integral = float(np.log(density.sum() * (u[1] - u[0]) ** 2))
+        assert group_fit(logits, classes, spread).evidence == pytest.approx(integral, abs=0.05)
+
+
+def _groups(shifts: list[float], n: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64], CaseGroups]:
+    """Even logits, and classes that groups draw by their own shift of the class to refuse."""
+    rng = np.random.default_rng(seed)
+    names = np.repeat([f"g{number}" for number in range(len(shifts))], n)
+    true = np.zeros((len(names), 4))
+    true[:, REFUSE] = np.repeat(shifts, n)
+    drawn = np.array([rng.choice(4, p=row) for row in np.exp(log_softmax(true, axis=1))])
+    return np.zeros_like(true), drawn, CaseGroups("tenant", names)
+
+
+class TestSpread:
+    """How far groups differ is learned from them."""
+
+    def test_groups_that_differ_get_their_shift(self) -> None:
+        """The sign of every bias is that of the shift, and the spread is one of those in between."""
+        fitted = fit_groups(*_groups([-2.0, -2.0, 2.0, 2.0], 200, 1))
+        assert 0.5 <= fitted.spread <= 2.0
+        assert [np.sign(bias[REFUSE]) for bias in fitted.bias.values()] == [-1.0, -1.0, 1.0, 1.0]
+
+    def test_groups_alike_follow_the_common_policy(self) -> None:
+        """Of twenty draws without a difference nearly all find none, and what is left is small."""
+        fits = [fit_groups(*_groups([0.0] * 6, 100, seed)) for seed in range(20)]
+        assert sum(not fit.bias for fit in fits) >= 10
+        assert max((np.abs(bias).max() for fit in fits for bias in fit.bias.values()), default=0.0) < 0.5
+
+    def test_a_prior_without_spread_gives_the_common_policy(self) -> None:
+        """Whatever the cases say."""
+        assert fit_groups(*_groups([-2.0, 2.0], 200, 1), spreads=(0.0,)).bias == {}
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.permutations(range(4)), st.integers(0, 100))
+    def test_names_do_not_matter(self, order: list[int], seed: int) -> None:
+        """Groups named otherwise have the biases of the same cases, to the bit."""
+        logits, classes, groups = _groups([-1.0, 0.0, 0.5, 2.0], 30, seed)
+        named = {f"g{number}": f"h{place}" for number, place in enumerate(order)}
+        again = fit_groups(logits, classes, CaseGroups("tenant", np.array([named[name] for name in groups.names])))
+        fitted = fit_groups(logits, classes, groups)
+        assert again.spread == fitted.spread
+        assert {named[name]: bias.tolist() for name, bias in fitted.bias.items()} == {
+            name: bias.tolist() for name, bias in again.bias.items()
+        }
+
+    def test_one_group_is_the_common_policy(self) -> None:
+        """What all cases share is in the common bias already."""
+        assert fit_groups(*_groups([2.0], 200, 1)).bias == {}
+
+    def test_small_and_unnamed_groups_are_counted(self) -> None:
+        """Below 20 cases a group has no bias; both are told with counts, and at 20 it has one."""
+        groups = CaseGroups("tenant", np.repeat(["a", "b", "c", "d", ""], [20, 40, 19, 3, 2]))
+        logits, classes = np.zeros((84, 4)), np.repeat([0, 2], [20, 64])
+        fitted = fit_groups(logits, classes, groups)
+        assert list(fitted.bias) == ["a", "b"]
+        small, unnamed = group_sentences(groups, fitted.bias)
+        assert small.startswith("2 of 4 groups of tenant have fewer than 20 labelled cases and follow the common ")
+        assert small.endswith(": 'd' (3), 'c' (19).")
+        assert unnamed == "2 of 84 labelled cases state no tenant and follow the common policy."
+        assert "do not show that two groups" in next(group_sentences(groups, ()))
+
+    def test_a_class_without_cases_has_no_bias(self) -> None:
+        """Nothing is learned of it, for no group."""
+        logits, classes, groups = _groups([-2.0, 2.0], 200, 3)
+        keep = classes != 3
+        fitted = fit_groups(logits[keep], classes[keep], groups.rows(keep))
+        assert all(bias[3] == 0.0 for bias in fitted.bias.values())
+        assert fitted.bias
+
+
+class TestProbabilities:
+    """The bias where the model is applied."""
+
+    MODEL = DecisionModel(
+        (), (0.0, 0.0, 0.0, 0.0), 1.0, "", GroupBias("tenant", (("acme", (0.0, 0.0, np.log(3.0), 0.0)),))
+    )
+
+    def test_by_hand(self) -> None:
+        """Of odds 1, 1, 3 and 1 the third is a half; an unknown and an unstated group have a quarter each."""
+        signals = np.zeros((len(NAMES), 1, 3))
+        chances = class_probabilities(signals, self.MODEL, NAMES, ["acme", "other", ""])
+        np.testing.assert_allclose(chances[REFUSE, 0], [0.5, 0.25, 0.25])
+
+    def test_groups_that_are_not_given_are_an_error(self) -> None:
+        """They are never left out in silence."""
+        with pytest.raises(ValueError, match=r"a bias by tenant must be given the group of each case, got none"):
+            class_probabilities(np.zeros((len(NAMES), 1, 3)), self.MODEL)
+
+    def test_a_model_without_groups_is_shown_as_before(self) -> None:
+        """Fingerprints of traces with answers are made of this text (rule S0.8)."""
+        plain = self.MODEL._replace(groups=None)
+        assert repr(plain) == "DecisionModel(parts=(), bias=(0.0, 0.0, 0.0, 0.0), asked_right=1.0, structure='')"
+        assert "acme" in repr(self.MODEL)
+        assert group_bias(plain, None).tolist() == [[0.0]] * 4
+
+
+def _statuses(trace: Trace, policy: Policy) -> list[int]:
+    statuses: list[int] = decide(trace, policy).status.tolist()
+    return statuses
+
+
+class TestPolicy:
+    """A fitted policy with groups."""
+
+    def test_the_strict_tenant_refuses_more(self, tenants: Trace, grouped: Policy) -> None:
+        """Its bias of the class to refuse is positive, the other's negative; the third follows the common policy."""
+        groups = grouped.decision.model.groups
+        assert groups.attribute == "tenant"
+        assert list(groups.bias) == ["acme", "zeta"]
+        assert groups.bias["acme"][REFUSE] < 0.0 < groups.bias["zeta"][REFUSE]
+        common = fit_decision(tenants, free_policy())
+        assert grouped.replace("decision.model.groups", None).policy_id == common.policy_id
+        rows = {
+            name: [case.extra.get("groups", {}).get("tenant", "") == name for case in tenants.cases]
+            for name in ("acme", "zeta")
+        }
+        for name, more in (("acme", False), ("zeta", True)):
+            own, all_alike = (np.array(_statuses(tenants, policy))[rows[name]] == 1 for policy in (grouped, common))
+            assert (own.sum() > all_alike.sum()) == more
+        rest = [
+            name not in groups.bias
+            for name in (case.extra.get("groups", {}).get("tenant", "") for case in tenants.cases)
+        ]
+        assert (
+            np.array(_statuses(tenants, grouped))[rest].tolist() == np.array(_statuses(tenants, common))[rest].tolist()
+        )
+
+    def test_what_follows_the_common_policy_is_told(self, tenants: Trace) -> None:
+        """With counts, once."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fit_decision(tenants, free_policy(), group="tenant")
+        texts = [str(warning.message) for warning in caught if "tenant" in str(warning.message)]
+        assert len(texts) == 2
+        assert "'tiny' (15)" in texts[0]
+        assert texts[1].startswith("5 of 260 labelled cases state no tenant")
+
+    def test_an_attribute_that_no_case_states_is_refused(self, tenants: Trace) -> None:
+        """The message counts the cases."""
+        with pytest.raises(ValueError, match=r"got 'tenat', which none of 260 cases states; correct the name"):
+            fit_decision(tenants, free_policy(), group="tenat")
+
+    def test_it_comes_back_from_a_file(self, tenants: Trace, grouped: Policy, tmp_path: Any) -> None:
+        """Same id, same decisions; names that YAML would read as numbers or switches stay texts."""
+        groups = grouped.decision.model.groups
+        odd = {"2024": groups.bias["acme"], "no": groups.bias["zeta"], "a: b": groups.bias["zeta"]}
+        for policy in (grouped, grouped.replace("decision.model.groups.bias", odd)):
+            policy.save(tmp_path / "policy.yaml")
+            again = Policy.load(tmp_path / "policy.yaml")
+            assert again.policy_id == policy.policy_id
+            assert again.decision == policy.decision
+            assert _statuses(tenants, again) == _statuses(tenants, policy)
+
+    def test_a_policy_without_groups_is_written_as_before(self, tenants: Trace, tmp_path: Any) -> None:
+        """No key of a file, no id changes."""
+        common = fit_decision(tenants, free_policy())
+        common.save(tmp_path / "policy.yaml")
+        assert "groups:" not in (tmp_path / "policy.yaml").read_text(encoding="utf-8")
+        assert "groups" not in common.decision.model_dump(mode="json")["model"]
+        assert common.replace("decision.model.groups", None).policy_id == common.policy_id
+
+    @pytest.mark.parametrize(
+        "groups",
+        [
+            {"attribute": "", "bias": {"a": (0.0,) * 4}},
+            {"attribute": "tenant", "bias": {}},
+            {"attribute": "tenant", "bias": {"": (0.0,) * 4}},
+            {"attribute": "tenant", "bias": {"a": (0.0,) * 3}},
+            {"attribute": "tenant", "bias": {"a": (0.0, 0.0, 0.0, float("nan"))}},
+            {"attribute": "tenant", "bias": {"a" * 201: (0.0,) * 4}},
+            {"attribute": "tenant", "bias": {"a": (0.0,) * 4}, "more": 1},
+        ],
+    )
+    def test_tables_that_are_none_are_refused(self, grouped: Policy, groups: Any) -> None:
+        """No name, no bias, one of another shape or no number."""
+        with pytest.raises(ValueError, match=r"decision\.model\.groups"):
+            grouped.replace("decision.model.groups", groups)
+
+    def test_the_explanation_names_the_group(self, tenants: Trace, grouped: Policy) -> None:
+        """And its share of the logits; of a case without a bias it says so, in French too."""
+        from dataclasses import replace
+
+        decisions = decide(tenants, grouped)
+        check = decisions.explain(tenants.cases[130].id)[-1].text
+        assert ", tenant zeta " in check
+        assert any("tenant acme" in check.text for check in decisions.explain(tenants.cases[0].id))
+        assert any(
+            "tenant tiny without a bias of its own +0.00" in check.text
+            for check in decisions.explain(tenants.cases[250].id)
+        )
+        assert any("tenant not stated +0.00" in check.text for check in decisions.explain(tenants.cases[258].id))
+        french = replace(decisions, language="fr").explain(tenants.cases[250].id)
+        assert any("tenant tiny sans biais propre" in check.text for check in french)
+
+    def test_held_out_models_have_groups(self, tenants: Trace, grouped: Policy) -> None:
+        """Cells of all cases; on tenants that differ cross-fitted groups cost less than the common policy."""
+        cells = held_out_cells(tenants, [grouped, grouped.replace("decision.ratio", 2.0)])
+        assert cells.shape == (2, N_CELLS)
+        assert cells.sum(axis=1).tolist() == [260, 260]
+        common = held_out_cells(tenants, [grouped.replace("decision.model.groups", None)])
+        goal = raglab.Goal()
+        assert goal.cost(cells)[0] < goal.cost(common)[0]
+
+
+class TestReplays:
+    """Every replay decides the same."""
+
+    @staticmethod
+    def _policies(grouped: Policy) -> Iterator[Policy]:
+        """On a coarse grid, so that costs tie; a bias of its own beside the fitted ones."""
+        model = grouped.decision.model
+        coarse = {name: tuple(round(2.0 * value) / 2.0 for value in bias) for name, bias in model.groups.bias.items()}
+        parts = {
+            name: part.model_dump() | {"weights": tuple(round(w) + 0.0 for w in part.weights)}
+            for name, part in model.parts.items()
+        }
+        base = grouped.replace("decision.model.parts", parts, "decision.model.bias", (0.0, -1.0, 0.0, -30.0))
+        for ratio in (0.0, 1.0, 2.0):
+            yield base.replace("decision.model.groups.bias", coarse, "decision.ratio", ratio)
+            yield base.replace(
+                "decision.model.groups.bias", coarse | {"tiny": (0.0, 0.0, 1.0, 0.0)}, "decision.ratio", ratio
+            )
+        yield base.replace("decision.model.groups", None)
+        yield grouped
+
+    @pytest.mark.filterwarnings("ignore:.*in sample, not comparable")
+    def test_sweep_decide_and_both_engines(self, tenants: Trace, grouped: Policy) -> None:
+        """Counts of all, of every engine, are those of the decisions one by one; so are cells with the model put on."""
+        policies = list(self._policies(grouped))
+        counted = {engine: tally(tenants, policies, engine=engine) for engine in ("numpy", "numba")}
+        np.testing.assert_array_equal(counted["numpy"].cells, counted["numba"].cells)
+        table = sweep(tenants, policies)
+        for place, policy in enumerate(policies):
+            decisions = decide(tenants, policy)
+            assert table["pass_rate_k"][place] == decisions.passes.sum()
+            plain = measured_tables(tenants, policy.replace("decision.rule", "chain")).evidence
+            cells = case_cells(evidence_with_model(plain, policy, tenants.cases), [policy])[0]
+            np.testing.assert_array_equal(np.bincount(cells, minlength=N_CELLS), counted["numpy"].cells[place])
+            alone = [decide(tenants.subset([row]), policy).status[0] for row in range(0, 260, 7)]
+            assert decisions.status[::7].tolist() == alone
+
+    def test_explanations_pass_what_is_answered(self, tenants: Trace, grouped: Policy) -> None:
+        """The last check of each case says what its status says."""
+        for policy in self._policies(grouped):
+            decisions = decide(tenants, policy)
+            for row in range(0, 260, 5):
+                check = decisions.explain(tenants.cases[row].id)[-1]
+                assert check.passes == (decisions.status[row] == 0)
+                assert check.text.startswith(("answering", "refusing", "asking")[int(decisions.status[row])])
+
+    @pytest.mark.filterwarnings("ignore:.*in sample, not comparable")
+    def test_steps_and_flips(self, tenants: Trace, grouped: Policy) -> None:
+        """Exact in the presence of groups."""
+        policy = next(self._policies(grouped))
+        for path in PATHS_OF_COST[:3]:
+            check_steps(tenants, policy, path)
+        assert sum(check_flip(tenants, policy, tenants.cases[row].id) for row in (0, 130, 258)) > 0
+        assert len(flips(tenants, policy, tenants.cases[130].id))
+
+    def test_names_do_not_matter(self, tenants: Trace, grouped: Policy) -> None:
+        """Tenants and table renamed alike decide alike."""
+        from dataclasses import replace
+
+        renamed = {"acme": "zeta", "zeta": "acme"}
+
+        def other(case: Case) -> Case:
+            name = case.extra.get("groups", {}).get("tenant", "")
+            return case._replace(extra={"groups": {"tenant": renamed.get(name, name)}})
+
+        swapped = replace(tenants, cases=tuple(map(other, tenants.cases)))
+        bias = grouped.decision.model.groups.bias
+        again = grouped.replace("decision.model.groups.bias", {renamed[name]: row for name, row in bias.items()})
+        assert _statuses(swapped, again) == _statuses(tenants, grouped)
+        assert _statuses(swapped, grouped) != _statuses(tenants, grouped)
+
+
+def test_the_fitted_model_is_that_of_all_cases_with_groups_on_top() -> None:
+    """Weights, bias and temperature are those without groups; rows and parts keep groups beside their cases."""
+    rng = np.random.default_rng(4)
+    n = 200
+    signals = np.full((len(NAMES), n), np.nan)
+    signals[NAMES.index("words")] = rng.normal(size=n)
+    cases = DecisionCases(signals, rng.integers(0, 3, n), np.ones(n, dtype=bool), np.ones(n, dtype=bool))
+    names = np.repeat(["a", "b"], n // 2)
+    common, grouped = (fit_model(each) for each in (cases, cases._replace(groups=CaseGroups("tenant", names))))
+    assert common.groups is None
+    assert isinstance(grouped, FittedModel)
+    assert (common.weights == grouped.weights).all()
+    assert (common.bias == grouped.bias).all()
+    assert model_section(common, "0" * 12).keys() == model_section(grouped, "0" * 12).keys() - {"groups"}
+
+
+class TestStudy:
+    """Groups in `tune`."""
+
+    def test_the_decision_by_expected_cost_competes_with_groups(self, tenants: Trace, grouped: Policy) -> None:
+        """Its policy is that of `fit_decision`; cross-fitted it costs less than without; notes name small groups."""
+        results = [raglab.tune(tenants, free_policy(), trials=20, repeats=2, group=group) for group in ("tenant", None)]
+        policies = [result.policies["expected cost"] for result in results]
+        assert [policy.decision.model.groups is not None for policy in policies] == [True, False]
+        assert policies[0].decision.model.groups == grouped.decision.model.groups
+        costs = [result.costs["cross_validated"]["expected cost"] for result in results]
+        assert costs[0] < costs[1]
+        assert any("'tiny' (15)" in note for note in results[0].notes)
+        assert not any("tenant" in note for note in results[1].notes)
+        assert results[0].selection_settings["group"] == "tenant"
+        assert "group" not in results[1].selection_settings
+
+    def test_the_chain_has_no_groups(self, tenants: Trace) -> None:
+        """Asked for both, it stops before it searches."""
+        with pytest.raises(ValueError, match="got rule 'chain' and group 'tenant'"):
+            raglab.tune(tenants, free_policy(), rule="chain", group="tenant")

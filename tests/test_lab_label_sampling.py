@@ -1,0 +1,251 @@
+"""Requests drawn by decision and margin, and labels brought back: strata by hand, laws, coverage, the file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generators import Drawn, Weighed
+from labelled import free_policy, labelled
+from parts import in_parts
+from raglab.audit.label_samples import COLUMNS, write_sample
+from raglab.lab.label_sampling import (
+    SAMPLE_COLUMNS,
+    label_strata,
+    sample_for_labels,
+    shard_requests,
+    with_sample_labels,
+)
+from raglab.lab.traffic_review import review
+from raglab.live.answer_recording import record_answers
+from raglab.replay import decide_policies, flips, sweep
+from raglab.store.files import InputError
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from test_lab_traffic_review import drawn_policies, unlabelled
+from test_store_traces import stored
+from worlds import random_trace
+
+POLICY = free_policy(similarity={"min_similarity": 0.4})
+
+
+def traffic(seed: int = 3, n: int = 200) -> tuple[Trace, dict[str, str]]:
+    """Requests without labels, and the label of each."""
+    trace = labelled(seed, {"": n}, missing=0.05)
+    return unlabelled(trace), {case.id: str(case.expect_status) for case in trace.cases}
+
+
+def filled(sample: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame:
+    """The sample as people fill it in."""
+    return sample.assign(label=[labels[name] for name in sample["request_id"]])
+
+
+@pytest.mark.slow
+@settings(deadline=None, derandomize=True, max_examples=10)
+@given(st.integers(0, 2**32), st.integers(1, 7), st.integers(1, 2))
+def test_distances_are_those_of_flips(seed: int, n_cases: int, depths: int) -> None:
+    """Of each request and threshold the smallest change that flips it is the one that `flips` has; none where none."""
+    trace = random_trace(seed, n_cases=n_cases, depths=depths)
+    for drawn in drawn_policies(seed):
+        requests = shard_requests(unlabelled(trace), drawn, None)
+        for row, case in enumerate(trace.cases):
+            rows = flips(trace, drawn, case.id)
+            plain = dict(zip(rows["path"], rows["change"].abs(), strict=True))
+            many = {path: change[row] for path, change in requests.distances.items() if np.isfinite(change[row])}
+            assert many == plain
+
+
+class TestStrata:
+    """`label_strata`."""
+
+    def test_names_and_sizes(self) -> None:
+        """Decision, gate and margin; all requests are of one; the nearest quarter and its ties are near."""
+        trace, _ = traffic()
+        strata = label_strata(trace, POLICY, None, 0.25)
+        assert sum(strata.sizes.values()) == len(trace) == len(strata.names)
+        assert strata.sizes == dict(sorted(Counter(strata.names).items()))
+        decided = {name.rpartition(",")[0] for name in strata.sizes}
+        assert decided == {"ok", "refuse by confidence", "refuse by no_hits", "refuse by similarity"}
+        for name in ("ok", "refuse by confidence"):
+            near, far = strata.sizes[f"{name}, near"], strata.sizes[f"{name}, far"]
+            assert 0.25 * (near + far) <= near
+        assert "refuse by no_hits, near" not in strata.sizes  # no threshold changes them
+
+    def test_near_is_nearer(self) -> None:
+        """Of answers, each near one changes before any far one does, as similarity alone moves."""
+        trace, _ = traffic()
+        alone = POLICY.replace("confidence.enabled", False)
+        strata = label_strata(trace, alone, None, 0.25)
+        top = np.asarray(trace.hits.cosine[:, 0, 0, 0])
+        near, far = (top[[name == f"ok, {side}" for name in strata.names]] for side in ("near", "far"))
+        assert near.max() < far.min()
+
+    @pytest.mark.parametrize("margin", [0.0, 1.0, -1.0, 25.0])
+    def test_a_margin_that_is_none(self, margin: float) -> None:
+        """Is refused."""
+        with pytest.raises(ValueError, match="margin must be in"):
+            label_strata(traffic()[0], POLICY, None, margin)
+
+
+class TestSample:
+    """`sample_for_labels`."""
+
+    @pytest.mark.parametrize("n", [7, 40, 199])
+    def test_weights_sum_to_the_strata(self, n: int) -> None:
+        """In each stratum the drawn requests stand for just as many as there are."""
+        trace, _ = traffic()
+        sample, sizes = sample_for_labels(trace, POLICY, n, seed=1), label_strata(trace, POLICY, None, 0.25).sizes
+        weights = (1 / sample["inclusion_probability"]).groupby(sample["stratum"]).sum()
+        assert weights.to_dict() == pytest.approx(sizes)
+        assert (len(sample), sample["request_id"].is_unique) == (n, True)
+
+    def test_columns_and_texts(self) -> None:
+        """Those of an audit sample, then policy and margin; the reason names its numbers, the label is empty."""
+        trace, _ = traffic()
+        sample = sample_for_labels(trace, POLICY, 40, seed=1)
+        assert (tuple(sample), SAMPLE_COLUMNS[: len(COLUMNS)]) == (SAMPLE_COLUMNS, COLUMNS)
+        row = sample[sample["stratum"] == "refuse by similarity, near"].iloc[0]
+        assert (row["decision"], row["label"]) == ("refuse", "")
+        assert "below min_similarity 0.4" in row["reason"]
+        assert row["question"].startswith("question 3")
+
+    def test_recorded_answers(self) -> None:
+        """An answered request shows its recorded answer, one without shows nothing, and a missing one is no NaN."""
+        trace = stored(random_trace(1, n_cases=7))
+        recorded = record_answers(unlabelled(trace), Policy.from_mapping(), generator=Drawn(), scorer=Weighed())
+        free = Policy.from_mapping().without_gates()
+        sample = sample_for_labels(recorded, free, 7, seed=1)
+        shown = decide_policies(recorded, [free])[0].frame().set_index("case_id")["answer"]
+        expected = [text if isinstance(text, str) else "" for text in shown[sample["request_id"]]]
+        assert sample["answer"].tolist() == expected
+        assert any(expected)
+
+    def test_same_seed_same_draw(self) -> None:
+        """Whole or in parts; another seed draws others."""
+        trace, _ = traffic()
+        first, again, second = (sample_for_labels(trace, POLICY, 30, seed=seed) for seed in (1, 1, 2))
+        pd.testing.assert_frame_equal(first, again)
+        assert set(first["request_id"]) != set(second["request_id"])
+        assert label_strata(in_parts(trace, 33), POLICY, None, 0.25) == label_strata(trace, POLICY, None, 0.25)
+
+    def test_fewer_than_the_strata(self) -> None:
+        """Is drawn, and the strata of which nobody is are named with their number."""
+        with pytest.warns(UserWarning, match=r"Of 5 of 7 strata nobody is drawn: refuse by confidence, far; .*draw 7"):
+            sample_for_labels(traffic()[0], POLICY, 2, seed=1)
+
+    def test_nothing_to_draw(self) -> None:
+        """Is refused."""
+        with pytest.raises(ValueError, match="n must be at least 1"):
+            sample_for_labels(traffic()[0], POLICY, 0, seed=1)
+
+
+class TestLabelsBack:
+    """`with_sample_labels`."""
+
+    @pytest.mark.parametrize("name", ["labels.csv", "labels.jsonl"])
+    def test_by_a_file(self, tmp_path: Path, name: str) -> None:
+        """What people fill in comes back into the cases; all others state their stratum alone."""
+        trace, labels = traffic()
+        sample = filled(sample_for_labels(trace, POLICY, 30, seed=1), labels)
+        write_sample(sample, tmp_path / name)
+        back = with_sample_labels(trace, POLICY, tmp_path / name)
+        by_id = {case.id: case for case in back.cases}
+        for row in sample.itertuples():
+            case = by_id[str(row.request_id)]
+            assert case.expect_status == case.extra["sample_label"] == row.label
+            assert case.extra["inclusion_probability"] == row.inclusion_probability
+            assert case.extra["stratum"] == row.stratum
+        rest = [case for case in back.cases if case.id not in set(sample["request_id"])]
+        assert all(case.expect_status is None and set(case.extra) == {"stratum"} for case in rest)
+        assert back.fingerprint != trace.fingerprint
+        assert [case.id for case in back.cases] == [case.id for case in trace.cases]
+
+    def test_by_a_frame_of_a_spreadsheet(self, tmp_path: Path) -> None:
+        """Read back by pandas: an empty label is NaN, and counts as unknown; the warning has the count."""
+        trace, labels = traffic()
+        sample = filled(sample_for_labels(trace, POLICY, 30, seed=1), labels)
+        sample.loc[[2, 5], "label"] = ""
+        sample.to_csv(tmp_path / "labels.csv", index=False)
+        with pytest.warns(UserWarning, match="2 of 30 drawn requests have no label"):
+            back = with_sample_labels(trace, POLICY, pd.read_csv(tmp_path / "labels.csv"))
+        assert sum(case.expect_status is not None for case in back.cases) == 28
+
+    def test_a_label_takes_the_place_of_feedback(self) -> None:
+        """With the count; a second sample takes the place of the first, whose labels then are of requests not drawn."""
+        trace, labels = traffic()
+        thumbs = replace(trace, cases=tuple(case._replace(expect_status="ambiguous") for case in trace.cases))
+        first = filled(sample_for_labels(trace, POLICY, 30, seed=1), labels)
+        with pytest.warns(UserWarning, match="30 labels take the place of another"):
+            with_sample_labels(thumbs, POLICY, first)
+        both = with_sample_labels(
+            with_sample_labels(trace, POLICY, first),
+            POLICY,
+            filled(sample_for_labels(trace, POLICY, 20, seed=2), labels),
+        )
+        rows = review(both, POLICY).frame()
+        known = rows[rows["rate"] == "pass_rate"].set_index("basis")["n"]
+        assert known["sample"] == 20
+        assert known["labelled requests"] == sum(case.expect_status is not None for case in both.cases) - 20
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda frame: frame.assign(label="yes"), "label must be ok, refuse, ambiguous or empty"),
+            (
+                lambda frame: frame.assign(request_id=["x", *frame["request_id"][1:]]),
+                "1 that do not in 30 rows, the first 'x'",
+            ),
+            (lambda frame: pd.concat([frame, frame[:2]]), "name a request once"),
+            (lambda frame: frame[1:], "hold every drawn row"),
+            (lambda frame: frame[~frame["stratum"].str.startswith("ok, near")], "hold every drawn row"),
+            (lambda frame: frame.assign(stratum="ok, far"), "have the strata"),
+            (lambda frame: frame.assign(sample=["x", *frame["sample"][1:]]), "2 values of sample in 30 rows"),
+            (lambda frame: frame.assign(policy_id="x"), "of the policy"),
+            (lambda frame: frame.assign(margin="wide"), "column margin must be a number"),
+            (lambda frame: frame.drop(columns="label"), "column label must be a text"),
+            (lambda frame: frame[:0], "0 values of sample in 0 rows"),
+        ],
+    )
+    def test_what_is_not_the_sample(self, change: Any, message: str) -> None:
+        """Is named with its number, and nothing is taken over."""
+        trace, labels = traffic()
+        sample = filled(sample_for_labels(trace, POLICY, 30, seed=1), labels)
+        with pytest.raises(InputError, match=message):
+            with_sample_labels(trace, POLICY, change(sample))
+
+    def test_labels_of_cases(self) -> None:
+        """One entry a case; a label that is none is refused."""
+        trace, _ = traffic(n=3)
+        with pytest.raises(ValueError, match="got 1 and 1 for 3 cases"):
+            trace.with_labels([None], [{}])
+        with pytest.raises(ValueError, match="a label must be ok, refuse, ambiguous or None, got 'yes'"):
+            trace.with_labels([None, "yes", None], [{}] * 3)
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth() -> None:
+    """Over 40 draws of 40 of 200 requests the 80 % intervals hold each rate at least as often, also of another policy.
+
+    They are built from exact bounds, so that they are wider than they must be: the count says no more than that.
+    """
+    trace, labels = traffic()
+    policies = (POLICY, POLICY.replace("similarity.min_similarity", 0.6))
+    every = trace.with_labels([labels[case.id] for case in trace.cases], [{}] * len(trace))
+    truth, held, draws = sweep(every, policies), Counter[tuple[str, int]](), 40
+    for seed in range(draws):
+        drawn = with_sample_labels(trace, POLICY, filled(sample_for_labels(trace, POLICY, 40, seed=seed), labels))
+        for place, reviewed in enumerate(policies):
+            rows = review(drawn, reviewed, level=0.8).frame().query("basis == 'sample'").set_index("rate")
+            for name in ("pass_rate", "false_refusal_rate", "hallucination_rate"):
+                low, high = rows.loc[name, ["low", "high"]]
+                held[name, place] += low - 1e-9 <= truth[name].iloc[place] <= high + 1e-9
+    assert len(held) == 6
+    assert all(count >= 0.8 * draws for count in held.values()), held

@@ -1,0 +1,624 @@
+"""Spans of requests: what a tracer gets of a question, and that nothing else changes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import raglab
+from generators import Drawn, Fixed, Weighed
+from raglab.answering.extractive import Extractive
+from raglab.live import telemetry, trace_building
+from raglab.live.ask import ask, reply
+from raglab.live.response import OwnAnswers, Response, ResponseRecord
+from raglab.live.span_attributes import reranking_attributes, response_attributes, retrieval_attributes
+from raglab.live.system import System, build_index
+from raglab.retrieval.arms import DepthHits, walk
+from raglab.store.policies import Policy
+from raglab.values import Chunk, Generation, Hits
+from test_live_ask import OPEN
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, stand_ins
+
+trace = pytest.importorskip("opentelemetry.trace")
+sdk = pytest.importorskip("opentelemetry.sdk.trace")
+export = pytest.importorskip("opentelemetry.sdk.trace.export")
+memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+
+pytestmark = pytest.mark.slow
+
+Opened = Callable[..., System]
+QUESTION = "What is the motor excess?"
+REFUSES = {"similarity": {"min_similarity": 1.0}}
+ANSWERS = {"confidence": {"enabled": False}}
+ASKS = {"signals": {"top1_cosine": {"min": 1.0, "on_fire": "ask"}}, **ANSWERS}
+ROOT = Path(__file__).parents[1]
+
+
+class Failing(NamedTuple):
+    """A generator whose model fails."""
+
+    kind: type[Exception]
+    name: str = "failing"
+
+    def answer(self, question: str, _: Sequence[Chunk]) -> Generation:
+        """An error that quotes the question."""
+        msg = f"no answer to {question}"
+        raise self.kind(msg)
+
+
+class UnprintableError(Exception):
+    """An error without words."""
+
+    def __str__(self) -> str:
+        """There are none."""
+        raise ZeroDivisionError
+
+
+class Spans:
+    """The spans of a provider, as they end."""
+
+    def __init__(self) -> None:
+        self.exporter = memory.InMemorySpanExporter()
+        self.provider = sdk.TracerProvider()
+        self.provider.add_span_processor(export.SimpleSpanProcessor(self.exporter))
+
+    @property
+    def all(self) -> list[Any]:
+        """Finished spans in their order."""
+        return list(self.exporter.get_finished_spans())
+
+    def of(self, operation: str) -> list[Any]:
+        """Finished spans of an operation."""
+        return [span for span in self.all if span.attributes.get("gen_ai.operation.name") == operation]
+
+    def one(self, operation: str) -> Any:
+        """The only span of an operation."""
+        (span,) = self.of(operation)
+        return span
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
+    """Return what opens a system over the small corpus, with an index of its own."""
+    for name, value in stand_ins(WordEncoder()).items():
+        monkeypatch.setattr(trace_building, name, value)
+    build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
+
+    def system(policy: dict[str, Any] | None = None, **more: Any) -> System:
+        stated = Policy.from_mapping(OPEN | (policy or {}))
+        return System.open(tmp_path / "index", **{"policy": stated, "cache": False, "generator": Fixed(), **more})
+
+    return system
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
+    """Return the spans of a provider that stands in for the global one, which can be set once."""
+    monkeypatch.delenv(telemetry.CAPTURE, raising=False)
+    recorded = Spans()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: recorded.provider)
+    return recorded
+
+
+def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the provider away."""
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
+
+
+def documents(span: Any) -> list[dict[str, Any]]:
+    """Documents of a retriever's span by the GenAI convention."""
+    return list(json.loads(span.attributes["gen_ai.retrieval.documents"]))
+
+
+class TestRequests:
+    """What the spans of a request hold."""
+
+    def test_an_answer(self, opened: Opened, spans: Spans) -> None:
+        """A root with the decision; under it a retriever with its hits, the reranker within it, and a model."""
+        system = opened(ANSWERS)
+        response = ask(QUESTION, system=system, request_id="r1", session="s1")
+        root, retrieval = spans.one("invoke_workflow"), spans.one("retrieval")
+        rerank, model = spans.one("rerank"), spans.one("chat")
+        assert root.parent is None
+        assert [retrieval.parent.span_id, model.parent.span_id] == [root.context.span_id] * 2
+        assert rerank.parent.span_id == retrieval.context.span_id
+        assert [span.name for span in (root, retrieval, rerank, model)] == [
+            "invoke_workflow raglab",
+            "retrieval hybrid",
+            "rerank hybrid",
+            "chat fixed",
+        ]
+        kinds = [span.attributes["openinference.span.kind"] for span in (root, retrieval, rerank, model)]
+        assert kinds == ["CHAIN", "RETRIEVER", "RERANKER", "LLM"]
+        expected = {
+            "raglab.request_id": "r1",
+            "gen_ai.conversation.id": "s1",
+            "raglab.operation": "ask",
+            "raglab.decision": "ok",
+            "raglab.gate": "answered",
+            "raglab.arm": "hybrid",
+            "raglab.policy_id": system.policy.policy_id,
+            "raglab.answer_cache_hit": False,
+        }
+        assert expected.items() <= dict(root.attributes).items()
+        checks = json.loads(root.attributes["raglab.checks"])
+        assert [row["gate"] for row in checks] == [check.gate for check in response.record.checks]
+        assert "text" not in checks[0]
+        assert all(span.status.is_unset for span in spans.all)
+        assert root.start_time <= retrieval.start_time <= rerank.start_time <= rerank.end_time <= root.end_time
+
+    def test_documents_are_the_hits(self, opened: Opened, spans: Spans) -> None:
+        """Ids and cosines of the retrieval, reranked ones with the reranker's score, by either convention."""
+        system = opened(ANSWERS)
+        ask(QUESTION, system=system)
+        ready = system.retriever
+        (depth,) = islice(walk(ready.strategies["hybrid"], ready.question(QUESTION)), 1)
+        hits = [field.ravel() for field in depth.hits]
+        chunk, rank, cosine, s_rerank = hits[0], hits[1], hits[3], hits[5]
+        ids = [ready.chunks[place].chunk_id for place in chunk if place >= 0]
+        retrieval, rerank = spans.one("retrieval").attributes, spans.one("rerank").attributes
+        rows = documents(spans.one("retrieval"))
+        assert [row["id"] for row in rows] == ids
+        assert [row["score"] for row in rows] == cosine[chunk >= 0].tolist()
+        assert [row["source"] for row in rows] == [ready.chunks[place].source for place in chunk if place >= 0]
+        for number, row in enumerate(rows):
+            prefix = f"retrieval.documents.{number}.document."
+            assert (retrieval[f"{prefix}id"], retrieval[f"{prefix}score"]) == (row["id"], row["score"])
+        first = int(np.flatnonzero(rank == 0)[0])
+        assert rerank["reranker.output_documents.0.document.id"] == ready.chunks[chunk[first]].chunk_id
+        assert rerank["reranker.output_documents.0.document.score"] == s_rerank[first]
+        assert rerank["reranker.top_k"] == 4
+
+    @pytest.mark.parametrize(
+        ("policy", "decision", "gate"), [(REFUSES, "refuse", "similarity"), (ASKS, "ambiguous", "signals.top1_cosine")]
+    )
+    def test_a_gate_decides(
+        self,
+        opened: Opened,
+        spans: Spans,
+        policy: Any,
+        decision: str,
+        gate: str,
+    ) -> None:
+        """Its name and numbers are those of its check, and of `explain`; no model is asked."""
+        system = opened(policy)
+        response = ask("Is a courtesy car provided?", system=system, request_id="r")
+        attributes = spans.one("invoke_workflow").attributes
+        assert (attributes["raglab.decision"], attributes["raglab.gate"]) == (decision, gate)
+        check = next(check for check in response.record.checks if check.gate == gate and not check.passes)
+        numbers = [attributes[f"raglab.gate_{name}"] for name in ("rule", "value", "threshold", "margin")]
+        assert numbers == [check.rule, check.value, check.threshold, check.margin]
+        derived = raglab.explain("r", system=system).decisions[-1].derived
+        assert derived is not None
+        assert (derived.status, derived.gate) == (decision, gate)
+        assert spans.of("chat") == []
+
+    def test_refined_retrieval(self, opened: Opened, spans: Spans) -> None:
+        """A span a depth, with the query of each."""
+        response = ask(QUESTION, system=opened({**REFUSES, "refine": {"max_depth": 2}}))
+        assert len(response.record.queries) > 1
+        assert [span.attributes["raglab.depth"] for span in spans.of("retrieval")] == [
+            *range(len(response.record.queries))
+        ]
+
+    @pytest.mark.parametrize("on_error", ["raise", "refuse"])
+    def test_a_model_fails(self, opened: Opened, spans: Spans, on_error: Any) -> None:
+        """Root and model have the error, its kind alone; the gate that decided is none of the policy's."""
+        system = opened(ANSWERS, generator=Failing(TimeoutError), on_error=on_error)
+        if on_error == "raise":
+            with pytest.raises(raglab.ModelUnavailableError):
+                ask(QUESTION, system=system)
+        else:
+            assert ask(QUESTION, system=system)["error"]
+            assert spans.one("invoke_workflow").attributes["raglab.decision"] == "refuse"
+        root, model = spans.one("invoke_workflow"), spans.one("chat")
+        assert root.attributes["error.type"] == "ModelUnavailableError"
+        assert model.attributes["error.type"] == "TimeoutError"
+        for span in (root, model):
+            assert span.status.status_code == trace.StatusCode.ERROR
+            assert [(event.name, *event.attributes) for event in span.events] == [("exception", "exception.type")]
+        assert all(span.status.is_unset for span in spans.of("retrieval"))
+
+    def test_an_error_in_retrieval(
+        self,
+        opened: Opened,
+        spans: Spans,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """It marks the retriever and the root, and is raised as it is."""
+        error = RuntimeError("no index")
+
+        def failing(*_: Any) -> Any:
+            raise error
+            yield
+
+        monkeypatch.setattr("raglab.live.pipeline.walk", failing)
+        with pytest.raises(RuntimeError) as caught:
+            ask(QUESTION, system=opened())
+        assert caught.value is error
+        assert [span.attributes["error.type"] for span in spans.all] == ["RuntimeError"] * 2
+
+    def test_a_cached_answer_has_its_hits(self, opened: Opened, spans: Spans) -> None:
+        """A repeated question is as complete a request as the first, and says that caches answered it."""
+        system = opened(ANSWERS, cache=True)
+        responses = [ask(QUESTION, system=system, request_id=name) for name in ("a", "b")]
+        assert responses[1].record.answer_cache_hit
+        first, second = spans.of("retrieval")
+        assert documents(first) == documents(second)
+        assert [span.attributes["raglab.strategy_cache_hit"] for span in (first, second)] == [False, True]
+        assert [span.attributes["raglab.answer_cache_hit"] for span in spans.of("invoke_workflow")] == [False, True]
+        assert (len(spans.of("rerank")), len(spans.of("chat"))) == (1, 1)
+
+    def test_a_reply(self, opened: Opened, spans: Spans) -> None:
+        """It has a root of its own, under the id of the request."""
+        system = opened(ANSWERS)
+        answered = ask(QUESTION, system=system)
+        spans.exporter.clear()
+
+        class Clarifier:
+            def reply(self, request_id: str, answer: str, system: System, **_: Any) -> Response:
+                assert request_id == "r"
+                assert answer == "yes"
+                assert system.generator.name.endswith("fixed")
+                return answered
+
+        reply("r", "yes", system=replace(system, clarifier=Clarifier()))
+        attributes = spans.one("invoke_workflow").attributes
+        assert (attributes["raglab.operation"], attributes["raglab.request_id"]) == ("reply", "r")
+
+    def test_a_question_back_to_the_user(self, opened: Opened) -> None:
+        """Who asks for what is left out is the clarification, and the question is what comes out."""
+        fields = {**ask(QUESTION, system=opened(ASKS)), "clarification": {"question_to_user": "Which one?"}}
+        attributes = response_attributes(Response(fields, ResponseRecord()), has_texts=True)
+        assert (attributes["raglab.gate"], attributes["output.value"]) == ("clarification", "Which one?")
+
+    def test_what_no_model_answers(self, opened: Opened, spans: Spans) -> None:
+        """An extractive answer and a row of a table have no model's span; the generator behind the rows has."""
+        assert ask(QUESTION, system=opened(ANSWERS, generator=Extractive()))["status"] == "ok"
+        assert spans.of("chat") == []
+
+        class Rows:
+            def answer(self, question: str, _: Sequence[Chunk]) -> Generation | None:
+                return Generation("£250.", 1.0, (0,)) if "motor" in question else None
+
+        system = opened(ANSWERS)
+        system = replace(system, generator=OwnAnswers("table", Rows(), system.generator))
+        ask(QUESTION, system=system)
+        assert spans.of("chat") == []
+        ask("Is a courtesy car provided?", system=system)
+        assert spans.one("chat").attributes["gen_ai.request.model"] == "fixed"
+
+
+class TestParents:
+    """Whose child a span is."""
+
+    def test_the_applications_span(self, opened: Opened, spans: Spans) -> None:
+        """The open span is the parent, and is the open one again afterwards, also after an error."""
+        system = opened(ANSWERS)
+        with spans.provider.get_tracer("app").start_as_current_span("request") as own:
+            ask(QUESTION, system=system)
+            assert trace.get_current_span() is own
+            with pytest.raises(ValueError, match="must name documents"):
+                ask(QUESTION, system=system, documents=["boat.md"])
+            assert trace.get_current_span() is own
+        roots = spans.of("invoke_workflow")
+        assert [root.parent.span_id for root in roots] == [own.get_span_context().span_id] * 2
+        assert [root.attributes.get("error.type") for root in roots] == [None, "ValueError"]
+
+    def test_a_generators_own_spans(self, opened: Opened, spans: Spans) -> None:
+        """What an instrumented client writes is within the model's span."""
+
+        class Client(Fixed):
+            def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+                with spans.provider.get_tracer("client").start_as_current_span("http"):
+                    return super().answer(question, passages)
+
+        ask(QUESTION, system=opened(ANSWERS, generator=Client()))
+        http = next(span for span in spans.all if span.name == "http")
+        assert http.parent.span_id == spans.one("chat").context.span_id
+
+    def test_threads(self, opened: Opened, spans: Spans) -> None:
+        """Requests at the same time are traces of their own, each with its spans."""
+        system = opened(ANSWERS)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda number: ask(QUESTION, system=system, request_id=f"{number}"), range(12)))
+        roots = spans.of("invoke_workflow")
+        assert sorted(int(root.attributes["raglab.request_id"]) for root in roots) == [*range(12)]
+        assert len({root.context.trace_id for root in roots}) == 12
+        for root in roots:
+            own = [span for span in spans.all if span.context.trace_id == root.context.trace_id]
+            operations = sorted(span.attributes["gen_ai.operation.name"] for span in own)
+            assert operations == ["chat", "invoke_workflow", "rerank", "retrieval"]
+
+
+class TestTexts:
+    """Texts are in spans where the application asks for them and the log keeps them."""
+
+    WORDS = re.compile(r"motor excess|250 pounds|£250|cannot be verified|courtesy", re.IGNORECASE)
+
+    def shown(self, spans: Spans) -> str:
+        """All that leaves, as JSON."""
+        return "\n".join(span.to_json() for span in spans.all)
+
+    @pytest.mark.parametrize("value", [None, "", "false", "no_content", "event_only", "yes please"])
+    @pytest.mark.parametrize("policy", [ANSWERS, REFUSES, ASKS])
+    def test_none_unless_asked_for(
+        self,
+        opened: Opened,
+        spans: Spans,
+        monkeypatch: pytest.MonkeyPatch,
+        value: str | None,
+        policy: Any,
+    ) -> None:
+        """Not of the question, the passages, the answer or the reason."""
+        if value is not None:
+            monkeypatch.setenv(telemetry.CAPTURE, value)
+        ask(QUESTION, system=opened(policy))
+        assert spans.of("retrieval")
+        assert self.WORDS.findall(self.shown(spans)) == []
+
+    @pytest.mark.parametrize("value", ["true", "TRUE", "span_only", "SPAN_AND_EVENT"])
+    def test_asked_for(
+        self,
+        opened: Opened,
+        spans: Spans,
+        monkeypatch: pytest.MonkeyPatch,
+        value: str,
+    ) -> None:
+        """Question, answer and passages, by either convention."""
+        monkeypatch.setenv(telemetry.CAPTURE, value)
+        system = opened(ANSWERS)
+        ask(f" {QUESTION}  ", system=system)
+        for span in (spans.one("invoke_workflow"), spans.one("chat")):
+            assert span.attributes["input.value"] == QUESTION
+            assert span.attributes["output.value"] == "The excess is £250."
+            (message,) = json.loads(span.attributes["gen_ai.output.messages"])
+            assert (message["role"], message["parts"][0]["content"]) == ("assistant", "The excess is £250.")
+        retrieval = spans.one("retrieval")
+        assert retrieval.attributes["gen_ai.retrieval.query.text"] == QUESTION
+        texts = {chunk.chunk_id: chunk.full_text for chunk in system.retriever.chunks}
+        for number, row in enumerate(documents(retrieval)):
+            assert row["content"] == texts[row["id"]]
+            assert retrieval.attributes[f"retrieval.documents.{number}.document.content"] == row["content"]
+
+    @pytest.mark.parametrize("query", ["hash", "none"])
+    @pytest.mark.parametrize("audit", [True, False])
+    def test_what_the_log_blanks(
+        self,
+        opened: Opened,
+        spans: Spans,
+        monkeypatch: pytest.MonkeyPatch,
+        query: str,
+        audit: bool,  # noqa: FBT001 - of a test
+    ) -> None:
+        """It is in no span, although the application asks for texts; nor where the log cannot be written."""
+        monkeypatch.setenv(telemetry.CAPTURE, "true")
+        monkeypatch.setenv("RAGLAB_AUDIT_QUERY", query)
+        ask(QUESTION, system=opened(ANSWERS, audit=audit))
+        assert spans.of("retrieval")
+        assert self.WORDS.findall(self.shown(spans)) == []
+
+    @pytest.mark.parametrize("value", ["false", "true"])
+    def test_words_of_an_error(
+        self,
+        opened: Opened,
+        spans: Spans,
+        monkeypatch: pytest.MonkeyPatch,
+        value: str,
+    ) -> None:
+        """They may quote the question, and go with it."""
+        monkeypatch.setenv(telemetry.CAPTURE, value)
+
+        with pytest.raises(raglab.ModelUnavailableError):
+            ask(QUESTION, system=opened(ANSWERS, generator=Failing(raglab.ModelUnavailableError)))
+        assert bool(self.WORDS.search(self.shown(spans))) == (value == "true")
+        messages = [event.attributes.get("exception.message") for span in spans.all for event in span.events]
+        assert messages == [f"no answer to {QUESTION}" if value == "true" else None] * 2
+
+
+class TestNothing:
+    """Where nobody traces, nothing happens."""
+
+    @pytest.mark.parametrize("provider", ["ProxyTracerProvider", "NoOpTracerProvider", None])
+    def test_no_provider(self, opened: Opened, monkeypatch: pytest.MonkeyPatch, provider: str | None) -> None:
+        """No span is begun, no setting is read."""
+        if provider is None:
+            monkeypatch.delitem(sys.modules, "opentelemetry.trace")
+        else:
+            monkeypatch.setattr(trace, "get_tracer_provider", getattr(trace, provider))
+        for name in ("_span", "_may_hold_texts", "_with_model_spans"):
+            monkeypatch.setattr(telemetry, name, None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert ask(QUESTION, system=opened(ANSWERS))["status"] == "ok"
+
+    def test_nothing_is_imported(self) -> None:
+        """Not by what answers a request."""
+        code = "import sys; import raglab.live.ask; print([name for name in sys.modules if 'opentelemetry' in name])"
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert (ran.stdout.strip(), ran.stderr) == ("[]", "")
+
+    @pytest.mark.parametrize("policy", [ANSWERS, REFUSES, ASKS, {"signals": {"support": {"min": 0.5}}, **ANSWERS}, {}])
+    @pytest.mark.parametrize("generator", [Fixed(), Drawn(), Extractive()])
+    def test_the_same_answers(
+        self,
+        opened: Opened,
+        spans: Spans,
+        monkeypatch: pytest.MonkeyPatch,
+        policy: Any,
+        generator: Any,
+    ) -> None:
+        """A response has the same bytes and record with a tracer as without one."""
+        system = opened(policy, generator=generator, scorer=Weighed())
+        questions = (QUESTION, "Is a courtesy car provided?", "excess", "")
+
+        def responses(name: str) -> list[tuple[Any, ...]]:
+            made = [ask(text, system=system, request_id=f"{number}") for number, text in enumerate(questions)]
+            records = [response.record for response in made]
+            assert all(record.logged for record in records), name
+            return [
+                (response.json(), repr(record.checks), record.queries, repr(record.measures), repr(record.retrieved))
+                for response, record in zip(made, records, strict=True)
+            ]
+
+        traced = responses("traced")
+        assert len(spans.of("invoke_workflow")) == len(questions)
+        monkeypatch.setenv(telemetry.CAPTURE, "true")
+        assert responses("with texts") == traced
+        untraced(monkeypatch)
+        assert responses("untraced") == traced
+
+    @pytest.mark.parametrize("where", ["get_tracer", "start_span", "set_attributes", "on_start", "on_end", "end"])
+    def test_telemetry_that_fails(
+        self,
+        opened: Opened,
+        spans: Spans,  # noqa: ARG002 - it is set
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        where: str,
+    ) -> None:
+        """The request is answered as ever; the log of the process names the kind of failure."""
+        system = opened(ANSWERS)
+        expected = ask(QUESTION, system=system, request_id="r")
+
+        def failing(*_: Any, **__: Any) -> Any:
+            raise OSError
+
+        place = {"get_tracer": sdk.TracerProvider, "start_span": sdk.Tracer}.get(where, sdk._Span)
+        monkeypatch.setattr(export.SimpleSpanProcessor if where.startswith("on_") else place, where, failing)
+        with caplog.at_level(logging.WARNING, logger=telemetry.__name__):
+            response = ask(QUESTION, system=system, request_id="r")
+        assert response.json() == expected.json()
+        assert "a span is incomplete: OSError" in caplog.text
+        assert not trace.get_current_span().get_span_context().is_valid
+
+    def test_an_error_without_words(self, opened: Opened, spans: Spans) -> None:
+        """It is raised as it is, and the span has its kind."""
+        with pytest.raises(UnprintableError):
+            ask(QUESTION, system=opened(ANSWERS, generator=Failing(UnprintableError)))
+        assert spans.one("chat").attributes["error.type"] == "UnprintableError"
+
+    def test_unsampled_spans_compute_nothing(
+        self,
+        opened: Opened,
+        spans: Spans,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A sampler that drops a request drops its cost."""
+        sampling = pytest.importorskip("opentelemetry.sdk.trace.sampling")
+        monkeypatch.setattr(trace, "get_tracer_provider", lambda: sdk.TracerProvider(sampler=sampling.ALWAYS_OFF))
+        for name in ("response_attributes", "retrieval_attributes", "reranking_attributes"):
+            monkeypatch.setattr(telemetry, name, lambda *_, **__: pytest.fail("attributes that nobody records"))
+        assert ask(QUESTION, system=opened(ANSWERS))["status"] == "ok"
+        assert spans.all == []
+
+
+def depth_of(size: int, n_reranked: int, seed: int) -> tuple[DepthHits, tuple[Chunk, ...]]:
+    """A depth of some hits, on a coarse grid with ties and gaps, and its chunks."""
+    rng = np.random.default_rng(seed)
+    values = {name: rng.integers(0, 4, (1, 1, 1, size)) / 4 for name in Hits._fields}
+    ranks = rng.permutation(size).astype(np.int32)[None, None, None]
+    score = np.where(ranks < n_reranked, values["s_rerank"], np.nan)
+    values |= {"chunk": np.arange(size, dtype=np.int32)[None, None, None], "rank": ranks, "s_rerank": score}
+    hits = Hits(**{**values, "n_reranked": np.full((1, 1, 1), n_reranked, dtype=np.int32)})
+    chunks = tuple(Chunk(f"a.md#{number}", f"text {number}", "a.md", number + 1) for number in range(size))
+    return DepthHits("q", hits, {}), chunks
+
+
+class TestDocuments:
+    """Documents as attributes."""
+
+    @pytest.mark.parametrize("size", [0, 1, 20, 37, 50, 56, 57, 300])
+    @pytest.mark.parametrize("has_texts", [False, True])
+    def test_a_span_has_room_for_them(self, size: int, has_texts: bool) -> None:  # noqa: FBT001 - of a test
+        """The list has all; numbered attributes stay within the SDK's limit, so that none is dropped."""
+        depth, chunks = depth_of(size, min(size, 20), seed=size)
+        attributes = retrieval_attributes(depth, chunks, has_texts=has_texts)
+        rows = json.loads(attributes["gen_ai.retrieval.documents"])
+        assert [row["id"] for row in rows] == [chunk.chunk_id for chunk in chunks]
+        assert ["content" in row for row in rows] == [has_texts] * size
+        span = Spans().provider.get_tracer("t").start_span("s", attributes={f"other{n}": n for n in range(10)})
+        span.set_attributes(attributes)
+        assert span.dropped_attributes == 0
+        ids = [name for name in attributes if name.endswith("document.id")]
+        assert len(ids) == min(size, 56)
+        reranked = reranking_attributes(depth, chunks, has_texts=has_texts)
+        assert reranked["reranker.top_k"] == min(size, 20)
+        assert len(reranked) <= 113
+
+    def test_a_score_that_is_missing(self) -> None:
+        """It is left out, since JSON has no such number."""
+        depth, chunks = depth_of(3, 3, seed=1)
+        cosine = np.array([0.5, np.nan, 0.25])[None, None, None]
+        depth = depth._replace(hits=depth.hits._replace(cosine=cosine))
+        attributes = retrieval_attributes(depth, chunks, has_texts=False)
+        assert ["score" in row for row in json.loads(attributes["gen_ai.retrieval.documents"])] == [True, False, True]
+        assert "NaN" not in attributes["gen_ai.retrieval.documents"]
+        assert "retrieval.documents.1.document.score" not in attributes
+
+
+def test_an_export_is_read_again(
+    opened: Opened,
+    spans: Spans,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reader that knows the conventions alone has question, answer, hits and scores of each request."""
+    monkeypatch.setenv(telemetry.CAPTURE, "span_only")
+    system = opened(ANSWERS)
+    questions = {f"{number}": text for number, text in enumerate((QUESTION, "Is a courtesy car provided?"))}
+    responses = {name: ask(text, system=system, request_id=name) for name, text in questions.items()}
+    lines = [json.loads(span.to_json(indent=None)) for span in spans.all]
+    traces = {line["context"]["trace_id"] for line in lines}
+    assert len(traces) == 2
+    for trace_id in traces:
+        own = {
+            line["attributes"]["openinference.span.kind"]: line
+            for line in lines
+            if line["context"]["trace_id"] == trace_id
+        }
+        root = own["CHAIN"]
+        assert root["parent_id"] is None
+        name = root["attributes"]["raglab.request_id"]
+        assert root["attributes"]["input.value"] == questions[name]
+        assert root["attributes"]["output.value"] == responses[name]["answer"]
+        attributes = own["RETRIEVER"]["attributes"]
+        rows: dict[int, dict[str, Any]] = {}
+        for key, value in attributes.items():
+            if (match := re.fullmatch(r"retrieval\.documents\.(\d+)\.document\.(\w+)", key)) is not None:
+                rows.setdefault(int(match[1]), {})[match[2]] = value
+        listed = json.loads(attributes["gen_ai.retrieval.documents"])
+        assert [rows[number]["id"] for number in sorted(rows)] == [row["id"] for row in listed]
+        assert [rows[number]["score"] for number in sorted(rows)] == [row["score"] for row in listed]
+        assert json.loads(rows[0]["metadata"])["source"] == listed[0]["source"]
+        assert attributes["gen_ai.retrieval.query.text"] == questions[name]
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans) -> None:
+    """Its blocks run, and print what it shows."""
+    monkeypatch.setattr(
+        trace,
+        "set_tracer_provider",
+        lambda provider: monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider),
+    )
+    monkeypatch.setenv(telemetry.CAPTURE, "")
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 60
+    defined: dict[str, Any] = {"folder": tmp_path / "index"}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(compile(block, "docs/telemetry.md", "exec"), defined)  # noqa: S102 - the project's own page
+    assert defined["decisions"] == ["ok", "refuse"]
+    assert spans.all == []

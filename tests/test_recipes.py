@@ -1,0 +1,201 @@
+"""The page of recipes: its blocks run in order on samples of each form, print what it says, and decide rightly."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import uuid
+import warnings
+from contextlib import chdir, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+
+PAGE = Path(__file__).parents[1] / "docs" / "recipes.md"
+SAMPLES = Path(__file__).parent / "data" / "recipes"
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+MOST_LINES, MOST_BLOCK_LINES, MOST_BYTES = 220, 20, 6_000
+
+QUESTIONS = ["When does the tool library open?", "What is the deposit for a drill?", "Who won the cup final?"]
+QUESTIONS.append("Do you lend boats?")
+OPENING, DEPOSIT, LATE = (uuid.UUID(int=number) for number in (7, 8, 9))
+TEXTS = {
+    OPENING: "The tool library opens on Tuesdays and Saturdays.",
+    DEPOSIT: "A drill needs a deposit of 40 EUR.",
+    LATE: "A late tool costs 2 EUR a day.",
+}
+SIMILARITIES = {
+    QUESTIONS[0]: {OPENING: 0.81, LATE: 0.35},
+    QUESTIONS[1]: {DEPOSIT: 0.74, LATE: 0.52},
+    QUESTIONS[2]: {LATE: 0.12, OPENING: 0.11},
+    QUESTIONS[3]: {},
+}
+
+
+def nodes_of(question: str) -> list[SimpleNamespace]:
+    """Hits with the attributes of LlamaIndex's `NodeWithScore`."""
+    return [
+        SimpleNamespace(node_id=str(name), score=score, text=TEXTS[name], metadata={"file_path": f"{name.int}.md"})
+        for name, score in SIMILARITIES[question].items()
+    ]
+
+
+def database_rows() -> list[tuple[Any, ...]]:
+    """Rows as a driver of PostgreSQL gives them: UUIDs, floats, None where a left join found nothing."""
+    rows: list[tuple[Any, ...]] = []
+    for number, (question, hits) in enumerate(SIMILARITIES.items(), start=1):
+        rows += [(number, question, name, TEXTS[name], 1.0 - score) for name, score in hits.items()]
+        rows += [] if hits else [(number, question, None, None, None)]
+    return rows
+
+
+def chroma_result() -> dict[str, list[list[Any]]]:
+    """What `collection.query` of Chroma gives for several texts, squared L2 distances."""
+    return {
+        "ids": [[str(name) for name in hits] for hits in SIMILARITIES.values()],
+        "documents": [[TEXTS[name] for name in hits] for hits in SIMILARITIES.values()],
+        "distances": [[2.0 - 2.0 * score for score in hits.values()] for hits in SIMILARITIES.values()],
+    }
+
+
+class PageRun(NamedTuple):
+    """The page after a run: what its blocks define, print, and warn of."""
+
+    names: dict[str, Any]
+    printed: list[list[str]]
+    messages: list[str]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> PageRun:
+    """Blocks run one after another in a fresh folder that holds the samples alone."""
+    folder = tmp_path_factory.mktemp("recipes") / "page"
+    shutil.copytree(SAMPLES, folder)
+    names: dict[str, Any] = {
+        "questions": QUESTIONS,
+        "retriever": SimpleNamespace(retrieve=nodes_of),
+        "rows": database_rows(),
+        "result": chroma_result(),
+    }
+    printed = []
+    with chdir(folder), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for block in BLOCKS:
+            with redirect_stdout(StringIO()) as stream:
+                exec(compile(block, PAGE.name, "exec"), names)  # noqa: S102 - the project's own page
+            printed.append(stream.getvalue().splitlines())
+    return PageRun(names, printed, [str(warning.message) for warning in caught])
+
+
+SOURCES = {  # name of the trace on the page -> signal that it has, and whether distances are measured
+    "langfuse": "similarity",
+    "llamaindex": "node_score",
+    "haystack": None,
+    "pgvector": None,
+    "by_distance": "distance",
+    "opensearch": "bm25",
+    "chroma": None,
+}
+
+
+def test_the_page_prints_what_it_says(page: PageRun) -> None:
+    """Each `# ->` of a block is what the block prints."""
+    for block, printed in zip(BLOCKS, page.printed, strict=True):
+        assert re.findall(r"# -> (.*)", block) == printed
+        assert printed
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_four_questions_and_the_best_hit_first(page: PageRun, source: str) -> None:
+    """Each source gives the same four cases; the hit that answers a question is the first, whichever way it counts."""
+    trace = page.names[source]
+    assert [case.query for case in trace.cases] == QUESTIONS
+    chunk, rank = trace.hits.chunk[:, 0, 0], trace.hits.rank[:, 0, 0]
+    firsts = [[trace.chunks[number].text for number in chunk[row, rank[row] == 0]] for row in range(4)]
+    assert firsts[:2] == [[TEXTS[OPENING]], [TEXTS[DEPOSIT]]]
+    assert firsts[3] == []
+    assert (rank[3] == -1).all()
+
+
+@pytest.mark.parametrize(("source", "signal"), [(source, signal) for source, signal in SOURCES.items() if signal])
+def test_a_gate_on_a_signal_has_the_right_direction(page: PageRun, source: str, signal: str) -> None:
+    """A gate between the good and the bad first hit refuses the bad one alone; a stricter one refuses both."""
+    trace = page.names[source]
+    higher = "ask" if signal == "distance" else "surer"
+    values = trace.signal(signal).to_numpy()
+    assert np.isnan(values[3])
+    good, bad = values[[0, 1]], values[2]
+    assert (good < bad).all() if higher == "ask" else (good > bad).all()
+    bound = "max" if higher == "ask" else "min"
+    between, beyond = (good.min() + bad) / 2, good.max() + (-1.0 if higher == "ask" else 1.0)
+    for threshold, statuses in ((between, ["ok", "ok", "refuse", "refuse"]), (beyond, ["refuse"] * 4)):
+        policy = raglab.Policy.load().replace(f"signals.{signal}.{bound}", float(threshold))
+        assert raglab.decide(trace, policy).frame()["status"].tolist() == statuses
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "strict"),
+    [("haystack", "confidence.tau_default", 99.0), ("pgvector", "l2.max_l2", 0.2), ("chroma", "l2.max_l2", 0.2)],
+)
+def test_a_built_in_gate_has_the_right_direction(page: PageRun, source: str, path: str, strict: float) -> None:
+    """The thresholds of the page refuse the question that the corpus cannot answer; strict ones refuse all."""
+    trace = page.names[source]
+    policy = raglab.lab.starting_policy(trace).replace("confidence.enabled", source == "haystack")
+    policy = policy.replace("l2.soft_max_l2", None, "confidence.tau_explicit", strict, path, strict)
+    assert raglab.decide(trace, policy).frame()["status"].tolist() == ["refuse"] * 4
+
+
+def test_which_gates_are_off(page: PageRun) -> None:
+    """A trace of signals has the five gates off, one of probabilities four, one of distances none; warnings say so."""
+    off = {source: page.names[source].meta.get("gates_off", []) for source in SOURCES}
+    five = ["l2", "density", "gap", "similarity", "confidence"]
+    assert all(off[source] == five for source, signal in SOURCES.items() if signal)
+    assert off["haystack"] == five[:4]
+    assert off["pgvector"] == off["chroma"] == []
+    assert sum("are off" in message for message in page.messages) == 5
+    assert not [message for message in page.messages if "are off" not in message]
+
+
+def test_feedback_of_langfuse(page: PageRun) -> None:
+    """The last thumb of a whole trace is the label; a judge's score is none; ids of digits keep their zeros."""
+    cases = page.names["langfuse"].cases
+    assert [case.expect_status for case in cases] == ["ok", None, "refuse", None]
+    assert cases[0].id == "0" * 31 + "1"
+    assert cases[0].extra == {"at": "2026-03-02T09:00:00+00:00"}
+
+
+@pytest.mark.parametrize(("operator", "score"), [("<->", "l2"), ("<#>", "cosine")])
+def test_the_operators_of_pgvector(page: PageRun, operator: str, score: str) -> None:
+    """What the table says of the two operators beside `<=>` gives the trace of the cosines."""
+    frame = pd.DataFrame(database_rows(), columns=["case_id", "query", "hit_id", "text", "distance"])
+    cosine = 1.0 - frame["distance"]
+    value = np.sqrt(2.0 - 2.0 * cosine) if operator == "<->" else -cosine
+    column = value**2 if operator == "<->" else -value
+    trace = raglab.trace_from_frame(frame.drop(columns="distance").assign(score=column), score=score, name="pgvector")
+    np.testing.assert_allclose(trace.hits.cosine, page.names["pgvector"].hits.cosine, atol=1e-12)
+    np.testing.assert_array_equal(trace.hits.rank, page.names["pgvector"].hits.rank)
+
+
+@pytest.mark.parametrize(
+    ("space", "cosine"),
+    [("cosinesimil", lambda score: 2 * score - 1), ("l2", lambda score: 1 - (1 / score - 1) / 2)],
+)
+def test_the_spaces_of_opensearch(space: str, cosine: Any) -> None:
+    """What the page says of scores of k-NN undoes the formulas of OpenSearch."""
+    exact = np.array([1.0, 0.8, 0.0, -1.0])
+    score = (2 - (1 - exact)) / 2 if space == "cosinesimil" else 1 / (1 + (2 - 2 * exact))
+    np.testing.assert_allclose(cosine(score), exact, atol=1e-12)
+
+
+def test_the_page_is_short_and_its_samples_are_small() -> None:
+    """What a reader has to take in, and what the repository carries."""
+    assert len(PAGE.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+    assert max(len(re.findall(r"\S.*", block)) for block in BLOCKS) <= MOST_BLOCK_LINES
+    assert sum(path.stat().st_size for path in SAMPLES.iterdir()) <= MOST_BYTES
