@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from raglab.values import Case
@@ -19,9 +20,13 @@ def group_value(case: Case, name: str) -> str:
       'acme'
       >>> group_value(Case("2", "l'excès ?", extra={"language": "fr"}), "language")
       'fr'
+      >>> group_value(Case("3", "the excess?", extra={"tenant": 2.0}), "tenant")
+      '2'
     """
     groups = case.extra.get("groups")
     value = groups.get(name) if isinstance(groups, Mapping) and name in groups else case.extra.get(name)
+    if isinstance(value, float):  # a column of numbers that lacks one is of floats: 2.0 is the group 2
+        value = None if math.isnan(value) else int(value) if value.is_integer() else value
     return UNKNOWN if value is None or isinstance(value, Mapping | list | tuple) else str(value).strip()
 
 

@@ -17,7 +17,9 @@ from generators import Drawn, Weighed
 from labelled import free_policy, labelled
 from parts import in_parts
 from raglab.audit.label_samples import COLUMNS, write_sample
+from raglab.lab.certification import certify_policy
 from raglab.lab.label_sampling import (
+    PROBABILITY,
     SAMPLE_COLUMNS,
     label_strata,
     sample_for_labels,
@@ -249,3 +251,30 @@ def test_intervals_hold_the_truth() -> None:
                 held[name, place] += low - 1e-9 <= truth[name].iloc[place] <= high + 1e-9
     assert len(held) == 6
     assert all(count >= 0.8 * draws for count in held.values()), held
+
+
+def test_no_certificate_on_cases_that_were_drawn_unevenly() -> None:
+    """It would count each of them once; cases of one probability, or of none, are certified as before."""
+    trace, labels = traffic(n=400)
+    sample = sample_for_labels(trace, POLICY, 80, seed=0)
+    drawn = with_sample_labels(trace, POLICY, filled(sample, labels))
+    rows = [row for row, case in enumerate(drawn.cases) if case.extra.get(PROBABILITY) is not None]
+    with pytest.raises(
+        ValueError, match=r"must be drawn with one probability, got inclusion probabilities from 0\.\d+ to"
+    ):
+        certify_policy(drawn.subset(rows), POLICY, targets={"hallucination_rate": 0.9})
+    alike = drawn.with_labels(
+        [case.expect_status for case in drawn.cases], [{**case.extra, PROBABILITY: 0.2} for case in drawn.cases]
+    ).subset(rows)
+    assert certify_policy(alike, POLICY, targets={"hallucination_rate": 0.999}) is not None
+
+
+def test_a_line_of_a_review_holds_no_rate_of_feedback() -> None:
+    """Rates of labelled requests alone stand in the table, with their basis."""
+    trace, labels = traffic()
+    thumbs = trace.with_labels(
+        [labels[case.id] if row < 9 else None for row, case in enumerate(trace.cases)], [{}] * len(trace)
+    )
+    assert "rate" not in repr(review(thumbs, POLICY))
+    sample = sample_for_labels(trace, POLICY, 60, seed=0)
+    assert "hallucination_rate" in repr(review(with_sample_labels(trace, POLICY, filled(sample, labels)), POLICY))

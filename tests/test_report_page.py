@@ -454,7 +454,6 @@ def test_rules_lead_to_their_first_sentence(page: str) -> None:
     assert "S9.9" not in rule_sentences()
 
 
-@pytest.mark.full
 def test_traffic_has_a_section_where_a_review_is_given(tmp_path: Path) -> None:
     """With its picture, its counts and notes; a page without a review has none."""
     trace = some_trace(ROWS)
@@ -466,6 +465,7 @@ def test_traffic_has_a_section_where_a_review_is_given(tmp_path: Path) -> None:
     assert "This traffic" not in written(tmp_path, trace)
 
 
+@pytest.mark.full
 def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
     """Byte for byte in a sandboxed frame; its scripts, and no others, are named in the page's policy."""
     frozen = '<p title="&amp;">\u202e"</p><script type="application/json">{}</script><script>go(1 < 2)</script>'

@@ -49,12 +49,13 @@ from raglab.lab.certified_losses import (
     pilot_counts,
     pilot_order,
 )
+from raglab.lab.label_sampling import PROBABILITY
 from raglab.lab.looks import known_certificate, split_queries, take_look, trace_hash
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import decide_policies, each_part, part_evidence
+from raglab.replay import cases_by_shard, decide_policies, each_part, part_evidence
 from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
@@ -700,6 +701,20 @@ class CertifyCases(NamedTuple):
     tested: tuple[str | None, ...] = (None,)
 
 
+def _check_drawn_alike(trace: TraceView) -> None:
+    """Refuse cases that were drawn with different probabilities: a certificate counts each of them once."""
+    drawn = {case.extra.get(PROBABILITY) for cases in cases_by_shard(trace) for case in cases}
+    if len(drawn) > 1:
+        known = [float(value) for value in drawn if value is not None]
+        some = ", and cases that nobody drew" if None in drawn else ""
+        msg = (
+            "cases to certify on must be drawn with one probability, got inclusion probabilities from "
+            f"{min(known):.3g} to {max(known):.3g}{some}; label a sample that is drawn evenly, and read this one by "
+            "`raglab.review`, which weighs it."
+        )
+        raise ValueError(msg)
+
+
 def _certify_splits(trace: StudyTrace) -> CertifyCases:
     by_split = split_queries(trace)
     check_split_names(by_split)
@@ -708,7 +723,9 @@ def _certify_splits(trace: StudyTrace) -> CertifyCases:
     if held_out in by_split:
         learned_on = trace.split(pilot) if pilot in by_split else None
         of_tested = hash_queries(by_split[held_out])
-        return CertifyCases(learned_on, trace.split(held_out), of_tested, of_all, by_split, (held_out,))
+        tested = trace.split(held_out)
+        _check_drawn_alike(tested)
+        return CertifyCases(learned_on, tested, of_tested, of_all, by_split, (held_out,))
     if by_split.keys() - {None}:
         split_names = ", ".join(sorted(map(str, by_split)))
         msg = f"cases must have a split certify to certify on, got {split_names}; label one so."
@@ -716,6 +733,7 @@ def _certify_splits(trace: StudyTrace) -> CertifyCases:
     if not len(trace):
         msg = "a certificate needs at least one case, got none."
         raise ValueError(msg)
+    _check_drawn_alike(trace)
     return CertifyCases(None, trace, of_all, of_all, by_split)
 
 

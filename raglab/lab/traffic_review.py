@@ -254,7 +254,8 @@ class Review:
     def __repr__(self) -> str:
         traffic = [row for row in self.rates.itertuples() if row.basis == "traffic"][:N]
         decided = ", ".join(f"{row.k:,} {row.rate} ({row.estimate:.1%})" for row in traffic)
-        labels = "".join(f"; {row.rate} {_estimate_text(row)}" for row in self._labelled[:2])
+        weighed = [row for row in self._labelled if row.basis == "sample"][:2]
+        labels = "".join(f"; {row.rate} {_estimate_text(row)}" for row in weighed)
         return f"Review({self.n:,} requests: {decided}{labels}; policy {self.policy.policy_id})"
 
     @property

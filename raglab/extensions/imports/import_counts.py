@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from raglab.extensions.imports.span_requests import SIGNALS, SpanRequest
@@ -13,6 +13,7 @@ from raglab.extensions.imports.spans import Losses
 from raglab.signals import ANY
 
 FALLS, RISES = 1, -1  # how a score runs down its ranking
+NAMED, SHOWN = 6, 40  # judgements that a warning names, and characters of one
 CLEAR = 0.9  # share of the rankings that tell a direction
 
 
@@ -27,9 +28,12 @@ class ImportCounts:
       rankings: of each signal, of how many rankings the scores fall and rise.
       scored: hits with a score, by signal.
       matched: ids of cases that a request had.
-      labels: of feedback.
+      by_question: requests that have the label of a case with the same question.
+      missing_groups: requests that do not state a group, by its attribute.
+      labels: of feedback, by judgement and label.
+      refused: labels of feedback on requests that were logged as refused.
       contradictory: requests whose feedback contradicts itself.
-      unread: requests with feedback that is none of the known words.
+      unread: judgements of requests without a label by them.
     """
 
     losses: Losses = field(default_factory=Losses)
@@ -38,9 +42,12 @@ class ImportCounts:
     rankings: dict[str, Counter[int]] = field(default_factory=lambda: {signal: Counter() for signal in SIGNALS})
     scored: Counter[str] = field(default_factory=Counter)
     matched: set[str] = field(default_factory=set)
-    labels: Counter[str] = field(default_factory=Counter)
+    by_question: int = 0
+    missing_groups: Counter[str] = field(default_factory=Counter)
+    labels: Counter[tuple[str, str]] = field(default_factory=Counter)
+    refused: int = 0
     contradictory: int = 0
-    unread: int = 0
+    unread: Counter[str] = field(default_factory=Counter)
 
     def add_request(self, request: SpanRequest) -> None:
         """Count the documents and scores of a request."""
@@ -60,14 +67,15 @@ class ImportCounts:
             self.scored[signal] += sum(not math.isnan(getattr(hit, field_name)) for hit in hits)
             self.rankings[signal][request.slopes[signal]] += 1
 
-    def add_feedback(self, label: str | None, why: str, n: int) -> None:
+    def add_feedback(self, label: str | None, why: str, request: SpanRequest) -> None:
         """Count the feedback of a request: its label, or why it gives none."""
         if label is not None:
-            self.labels[label] += 1
+            self.labels[why.removeprefix("feedback ").rpartition(" (")[0], label] += 1
+            self.refused += request.decision == "refuse"
         elif why:
             self.contradictory += 1
         else:
-            self.unread += n > 0
+            self.unread.update(f"{row.name}={row.value:.{SHOWN}}" for row in request.feedback)
 
     def merge(self, more: ImportCounts) -> None:
         """Add the counts of another part."""
@@ -80,7 +88,10 @@ class ImportCounts:
             self.rankings[signal] += counter
         self.scored += more.scored
         self.matched |= more.matched
+        self.by_question += more.by_question
+        self.missing_groups += more.missing_groups
         self.labels += more.labels
+        self.refused += more.refused
         self.contradictory += more.contradictory
         self.unread += more.unread
 
@@ -97,12 +108,13 @@ class ImportCounts:
         """How the direction of a score was guessed."""
         falls, rises = self.rankings[signal][FALLS], self.rankings[signal][RISES]
         more = "lower" if self.direction(signal) == "ask" else "higher"
+        why = "since" if max(falls, rises) > CLEAR * (falls + rises) else "though nothing tells so:"
         return (
-            f"a {more} {signal} is taken as surer, since scores fall down the ranking in {falls:,} requests and rise in"
-            f' {rises:,}; state the direction by higher={{"{signal}": "surer"}} or "ask"'
+            f"a {more} {signal} is taken as surer, {why} scores fall down the ranking in {falls:,} requests and rise in"
+            f' {rises:,}; state the direction by higher={{"{signal}": "surer"}}, or "ask" of a distance'
         )
 
-    def sentences(self, feedback: Sequence[str] | None) -> list[str]:
+    def sentences(self) -> list[str]:
         """A line for each kind of count that is not zero."""
         lines = [self.losses.sentence()] if self.losses.counts else []
         if self.changed:
@@ -110,14 +122,32 @@ class ImportCounts:
             lines.append(
                 f"{len(self.changed):,} documents have several texts or sources, of which the first counts: {some}"
             )
+        if self.by_question:
+            lines.append(f"{self.by_question:,} requests have the label of a case with the same question")
+        for name, number in sorted(self.missing_groups.items()):
+            lines.append(f"{number:,} requests state no group {name}")
         if self.labels:
-            counts = ", ".join(f"{number:,} {label}" for label, number in sorted(self.labels.items()))
+            listed = _listed({f"{judged} is {label}": n for (judged, label), n in self.labels.items()})
             lines.append(
-                f"labels of feedback: {counts}; `notes` of a case names the source. Who gives feedback is no sample of"
-                " all requests"
+                f"labels of feedback: {listed}; `notes` of a case names the source. Who gives feedback is no sample of"
+                " all requests, and what feedback says of an answer that refuses in words is read as of any answer"
+            )
+        if self.refused:
+            lines.append(
+                f"{self.refused:,} of these labels are of requests that were refused: a good refusal is refuse"
             )
         if self.contradictory:
             lines.append(f"feedback of {self.contradictory:,} requests contradicts itself and is no label")
-        if self.unread and feedback is not None:
-            lines.append(f"feedback of {self.unread:,} requests has no known value or name and is no label")
+        if self.unread:
+            lines.append(
+                f"judgements that are no label, by their value or their name: {_listed(self.unread)}; state what a yes "
+                'means by feedback={"name": "ok"} or "refuse"'
+            )
         return lines
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    """The most frequent of some counts, and how many more there are."""
+    rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    return ", ".join(f"{name} ({number:,})" for name, number in rows[:NAMED]) + more

@@ -12,7 +12,7 @@ from raglab.extensions.imports.spans import LoggedSpan
 from raglab.lab.artifact_places import check_database
 from raglab.lab.store_errors import check_server, sqlite_files
 from raglab.misuse import takes
-from raglab.store.files import Where, input_error
+from raglab.store.files import Where, input_error, shown_value
 from raglab.values import Case
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def trace_from_mlflow(
     cases: Sequence[Case] | None = None,
     *,
     tracking_uri: str | None = None,
-    feedback: Sequence[str] | None = (),
+    feedback: Sequence[str] | Mapping[str, str] | None = (),
     higher: Mapping[str, str] | None = None,
     groups: Sequence[str] = (),
     name: str = "mlflow",
@@ -42,13 +42,14 @@ def trace_from_mlflow(
       experiment: name of an experiment, or what `mlflow.search_traces` gives: a frame or a list of traces.
       cases: as `trace_from_spans`.
       tracking_uri: of the store; MLflow's own where None.
-      feedback: names of assessments that become labels; () takes all, None none.
+      feedback: assessments that become labels, as `trace_from_spans`.
       higher: as `trace_from_spans`.
       groups: as `trace_from_spans`.
       name: of the collection and of the arm.
       out: folder of shards.
 
     Raises:
+      TypeError: an experiment that is none of these.
       InputError: no such store or experiment, a server that does not answer, or no request.
     """
     settings = import_settings(cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out)
@@ -87,7 +88,13 @@ def _listed(traces: Any) -> Iterable[Any]:  # noqa: ANN401 - a frame or a list
     """Traces of a frame of `mlflow.search_traces`, which holds each as JSON, or of a list."""
     from mlflow.entities import Trace
 
-    rows = traces["trace"] if hasattr(traces, "columns") else traces
+    is_frame = hasattr(traces, "columns")
+    if not isinstance(traces, list | tuple) and not (is_frame and "trace" in traces.columns):
+        what = f"columns {', '.join(map(str, traces.columns))}" if is_frame else shown_value(traces)
+        rule = "experiment must be a name, or a frame or list of mlflow.search_traces"
+        msg = f"{rule}, got {what}; name the experiment."
+        raise TypeError(msg)
+    rows = traces["trace"] if is_frame else traces
     return (Trace.from_json(row) if isinstance(row, str) else row for row in rows)
 
 

@@ -20,7 +20,8 @@ ID_KEYS = ("id", "document_id", "doc_id", "chunk_id", "node_id")
 SCORE_KEYS = ("score", "relevance_score")
 PAGE_KEYS = ("page", "page_number")
 TEXT_KEYS = ("content", "text", "page_content")
-EVALUATION = "gen_ai.evaluation.result"
+OUTPUT_KEYS = ("gen_ai.retrieval.documents", "mlflow.spanOutputs", "output.value")  # of a retriever, the first
+EVALUATION, DECISION = "gen_ai.evaluation.result", "raglab.decision"
 _MOST_DIGITS = 6  # of the number of a document
 
 
@@ -69,7 +70,9 @@ class SpanPart(NamedTuple):
       answer: text that it gave.
       documents: that it gave, in their order.
       feedback: on it.
-      groups: values of the attributes that name the request's groups.
+      groups: values of the attributes that name the request's groups, of the span or of its resource.
+      decision: that it states, `ok`, `refuse` or `ambiguous`; '' where it states none.
+      is_failed: whether its status is an error.
     """
 
     trace_id: str
@@ -82,6 +85,8 @@ class SpanPart(NamedTuple):
     documents: tuple[SpanDocument, ...]
     feedback: tuple[SpanFeedback, ...]
     groups: tuple[tuple[str, str], ...]
+    decision: str = ""
+    is_failed: bool = False
 
 
 def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
@@ -105,10 +110,10 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
         if records := _numbered(attributes, prefix):
             kind, documents = of_kind, tuple(map(_document, records))  # type: ignore[assignment] # of `DOCUMENTS`
     if kind in {"retriever", "reranker"}:
-        output = attributes.get("gen_ai.retrieval.documents", attributes.get("mlflow.spanOutputs", ()))
+        output = next((attributes[key] for key in OUTPUT_KEYS if attributes.get(key)), ())
         listed = tuple(_document(record) for record in _records(output))
         documents = listed if len(listed) > len(documents) else documents  # an SDK keeps only so many attributes
-    shown = {name: attributes[name] for name in groups if attributes.get(name) is not None}
+    stated = {name: attributes.get(name, span.resource.get(name)) for name in groups}
     return SpanPart(
         span.trace_id,
         span.span_id,
@@ -119,7 +124,9 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
         "" if kind in {"retriever", "reranker"} else _answer(attributes),
         documents,
         tuple(_feedback(event) for name, event in span.events if name == EVALUATION),
-        tuple((name, str(value)) for name, value in shown.items()),
+        tuple((name, str(value)) for name, value in stated.items() if value is not None),
+        str(attributes.get(DECISION) or ""),
+        span.is_failed,
     )
 
 
@@ -158,6 +165,10 @@ def _records(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
     value = _parsed(value)
     rows = value if isinstance(value, list | tuple) else ()
     records: list[Any] = [{"content": row} if isinstance(row, str) else row for row in rows]
+    records = [
+        {key.removeprefix("document."): field for key, field in record.items()} if isinstance(record, dict) else record
+        for record in records
+    ]
     return [
         {**record, **record["document"]} if isinstance(record.get("document"), Mapping) else record
         for record in records
@@ -229,7 +240,7 @@ def _answer(attributes: Mapping[str, Any]) -> str:
 def _text_of(value: Any, keys: Sequence[str], role: str) -> str:  # noqa: ANN401 - of JSON
     """The text of an input or output: itself, that of a known key, or that of the last message of a role."""
     if isinstance(value, str):
-        return value.strip()
+        return "" if value == "null" else value.strip()
     if isinstance(value, Mapping):
         messages = value.get("messages") or value.get("choices")
         if isinstance(messages, list):

@@ -8,6 +8,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from raglab.decision.measurement import CAN_BE_OFF
 from raglab.extension_points import extension
 from raglab.extensions.imports.import_counts import ImportCounts
 from raglab.extensions.imports.span_parts import SpanPart, span_part
-from raglab.extensions.imports.span_requests import SIGNALS, RequestHit, SpanRequest, feedback_label, joined_request
+from raglab.extensions.imports.span_requests import SIGNALS, RequestHit, SpanRequest, feedback_label, joined_requests
 from raglab.extensions.imports.spans import FilePiece, LoggedSpan, Losses, pieces, read_spans
 from raglab.misuse import takes
 from raglab.parallel import run_each
@@ -26,7 +27,7 @@ from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.store.case_labels import plain_question
 from raglab.store.case_records import hash_cases
-from raglab.store.files import Where, input_error
+from raglab.store.files import Where, input_error, shown_value
 from raglab.store.record_fields import flat_name
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
@@ -38,13 +39,18 @@ MOST_PARTS = 512  # that spans are sorted into by the hash of their trace's id
 PARTS_OF_STORE = 16  # where the size of the input is unknown
 SPANS_AHEAD = 5_000  # spans of a piece in memory before they are written
 DIRECTIONS = ("surer", "ask")
+_KINDS = {
+    "higher": "a mapping of signals to directions",
+    "groups": "names of attributes",
+    "feedback": "names of judgements, a mapping of them to what a yes means, or None",
+}
 
 
 class ImportSettings(NamedTuple):
     """What an import is to make of spans; see `trace_from_spans`."""
 
     labels: Mapping[str, Case]
-    feedback: tuple[str, ...] | None
+    feedback: Mapping[str, str] | None
     higher: Mapping[str, str]
     groups: tuple[str, ...]
     name: str
@@ -71,7 +77,7 @@ def trace_from_spans(
     source: str | Path | Iterable[str | Path],
     cases: Sequence[Case] | None = None,
     *,
-    feedback: Sequence[str] | None = (),
+    feedback: Sequence[str] | Mapping[str, str] | None = (),
     higher: Mapping[str, str] | None = None,
     groups: Sequence[str] = (),
     name: str = "spans",
@@ -80,16 +86,18 @@ def trace_from_spans(
     """Trace of the requests that an application logged as spans.
 
     A file is OTLP JSON (whole, or a batch a line), or JSON lines of an SDK's spans; plain or gzipped. Spans are read by
-    the conventions of OpenInference, OpenTelemetry GenAI and MLflow. A request is a trace with a retriever's span. Its
-    hits stand in the order of the last reranker, then in that of the retrievers. Scores keep their own meaning: the
-    score of the first hit is the signal `retriever_score` or `reranker_score`. No distance is known, so the gates on
-    distances and on confidence are off. Files are read by the workers of `raglab.lab.parallel_workers`, to the same
-    bytes.
+    the conventions of OpenInference, OpenTelemetry GenAI and MLflow. A request is a trace with a retriever's span, or a
+    turn of one that holds a conversation: a span with a question below a first one that has none. Its hits stand in
+    the order of the last reranker, then in that of the retrievers. Scores keep their own meaning: the score of the
+    first hit is the signal `retriever_score` or `reranker_score`. No distance is known, so the gates on distances and
+    on confidence are off. Files are read by the workers of `raglab.lab.parallel_workers`, to the same bytes.
 
     Args:
       source: a file, a folder, or several files.
       cases: labels by the id of the trace, or by the question.
-      feedback: names of the judgements that become labels, with their source in `notes`; () takes all, None none.
+      feedback: names of the judgements that become labels, with their source in `notes`; a mapping says of each what
+        a yes means, `{"thumb": "ok", "toxicity": "refuse"}`. () takes all whose values are words, but names that say
+        something bad; None takes none. Of a logged refusal a good judgement is the label `refuse`.
       higher: direction of a score by its signal, `surer` or `ask`; where it is not named, what most rankings show.
       groups: attributes whose values are kept with the case, such as `tenant.id`.
       name: of the collection and of the arm.
@@ -108,18 +116,20 @@ def trace_from_spans(
       UserWarning: counts of what is left out, merged or mapped; the directions of scores; the gates that are off.
     """
     settings = import_settings(cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out)
-    parts = pieces(source)
+    losses = Losses()
+    parts = pieces(source, losses)
     size = sum(piece.path.stat().st_size for piece in {piece.path: piece for piece in parts}.values())
     number = min(MOST_PARTS, size // PART_BYTES + 1)
     with tempfile.TemporaryDirectory(prefix="raglab-spans-") as folder:
         numbered = list(enumerate(parts))
-        return _traced(run_each(sort_piece, numbered, folder, number, settings.groups, what="read"), folder, settings)
+        rows = run_each(sort_piece, numbered, folder, number, settings.groups, what="read")
+        return _traced(chain([({}, losses)], rows), folder, settings)
 
 
 def import_settings(
     cases: Sequence[Case] | None,
     *,
-    feedback: Sequence[str] | None,
+    feedback: Sequence[str] | Mapping[str, str] | None,
     higher: Mapping[str, str] | None,
     groups: Sequence[str],
     name: str,
@@ -128,17 +138,31 @@ def import_settings(
     """Arguments of an import, checked.
 
     Raises:
-      ValueError: a direction that is none, or of a signal that an import does not give.
+      ValueError: a direction or sense that is none, or a direction of a signal that an import does not give.
+      TypeError: an argument of another type.
     """
+    for argument, value, kinds in (
+        ("higher", higher, (Mapping, type(None))),
+        ("groups", groups, (str, list, tuple)),
+        ("feedback", feedback, (str, list, tuple, Mapping, type(None))),
+    ):
+        if not isinstance(value, kinds):
+            msg = f"{argument} must be {_KINDS[argument]}, got {shown_value(value)}; write it so."
+            raise TypeError(msg)
     for signal, direction in (higher or {}).items():
         if signal not in SIGNALS or direction not in DIRECTIONS:
             rule = f"higher must name {', '.join(SIGNALS)} with {' or '.join(DIRECTIONS)}"
             msg = f'{rule}, got {signal!r}: {direction!r}; write higher={{"retriever_score": "ask"}} for a distance.'
             raise ValueError(msg)
     labels = {plain_question(case.query): case for case in cases or ()} | {case.id: case for case in cases or ()}
-    taken = None if feedback is None else tuple([feedback] if isinstance(feedback, str) else feedback)
+    named = dict.fromkeys([feedback], "ok") if isinstance(feedback, str) else feedback
+    senses = None if named is None else dict(named) if isinstance(named, Mapping) else dict.fromkeys(named, "ok")
+    if odd := set((senses or {}).values()) - {"ok", "refuse"}:
+        rule = "feedback must say what a yes means, ok or refuse"
+        msg = f'{rule}, got {min(map(str, odd))!r}; write feedback={{"toxicity": "refuse"}}.'
+        raise ValueError(msg)
     listed = tuple([groups] if isinstance(groups, str) else groups)
-    return ImportSettings(labels, taken, dict(higher or {}), listed, name, out)
+    return ImportSettings(labels, senses, dict(higher or {}), listed, name, out)
 
 
 def trace_of_spans(spans: Iterable[LoggedSpan], settings: ImportSettings) -> Any:  # noqa: ANN401 - as `trace_from_spans`
@@ -202,8 +226,8 @@ def write_cases(
     by_trace: dict[str, list[SpanPart]] = {}
     for part in _read_part(places):
         by_trace.setdefault(part.trace_id, []).append(part)
-    requests = [joined_request(parts, counts.losses) for parts in by_trace.values()]
-    listed = sorted((row for row in requests if row is not None), key=lambda row: (row.start, row.id))
+    requests = (request for parts in by_trace.values() for request in joined_requests(parts, counts.losses))
+    listed = sorted(requests, key=lambda row: (row.start, row.id))
     content = []
     for request in listed:
         counts.add_request(request)
@@ -220,11 +244,15 @@ def _case(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) 
     extra |= {"logged_answer": request.answer} if request.answer else {}
     extra |= {"groups": dict(request.groups)} if request.groups else {}
     known = settings.labels.get(request.id) or settings.labels.get(plain_question(request.question))
+    counts.missing_groups.update(name for name in settings.groups if name not in request.groups)
     if known is not None:
+        counts.by_question += known.id != request.id
         counts.matched.add(known.id)
         return known._replace(id=request.id, query=request.question, extra={**known.extra, **extra})
-    label, why = (None, "") if settings.feedback is None else feedback_label(request.feedback, settings.feedback)
-    counts.add_feedback(label, why, len(request.feedback))
+    label, why = None, ""
+    if settings.feedback is not None:
+        label, why = feedback_label(request.feedback, settings.feedback, request.decision)
+        counts.add_feedback(label, why, request)
     return Case(request.id, request.question, label, notes=why or None, extra=extra)
 
 
@@ -314,7 +342,7 @@ def trace_of_files(
 
 def _warn(settings: ImportSettings, counts: ImportCounts, directions: Mapping[str, str]) -> None:
     """Say what an import left out, merged and mapped, the directions of scores, and which gates are off."""
-    notes = counts.sentences(None if settings.feedback is None else settings.feedback)
+    notes = counts.sentences()
     known = {case.id for case in settings.labels.values()}
     if missing := len(known - counts.matched):
         notes.append(f"{missing:,} of {len(known):,} cases are of no request and are left out")

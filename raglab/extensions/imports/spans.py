@@ -5,14 +5,16 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
-from raglab.store.files import Where, input_error
+from raglab.store.files import Where, input_error, shown_value
 
 LONGEST_LINE = 64 << 20  # bytes of a line; a longer one is left out and counted
 MOST_WHOLE = 256 << 20  # bytes of a file that is one JSON document over several lines
@@ -34,6 +36,8 @@ class LoggedSpan(NamedTuple):
       start: nanoseconds since 1970, 0 where it is not stated.
       attributes: by name, as plain values.
       events: name and attributes of each event.
+      resource: attributes of what logged it, such as a service or a tenant's deployment.
+      is_failed: whether its status is an error.
     """
 
     trace_id: str
@@ -43,6 +47,8 @@ class LoggedSpan(NamedTuple):
     start: int
     attributes: Mapping[str, Any]
     events: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    resource: Mapping[str, Any] = MappingProxyType({})
+    is_failed: bool = False
 
 
 @dataclass(slots=True)
@@ -95,19 +101,21 @@ class FilePiece(NamedTuple):
     line: int = 1
 
 
-def pieces(source: str | Path | Iterable[str | Path]) -> list[FilePiece]:
+def pieces(source: str | Path | Iterable[str | Path], losses: Losses) -> list[FilePiece]:
     """Pieces of files in their order, each of about 16 MiB of whole lines; a gzipped file is one.
 
     A file is OTLP JSON, whole or a batch a line as a collector's file exporter writes it, or JSON lines of spans as
     `to_json` of the Python SDK writes them; plain or gzipped.
 
     Args:
-      source: a file, a folder of `.json`, `.jsonl`, `.ndjson` and `.gz` files, or several of them.
+      source: a file, a folder of `.json`, `.jsonl`, `.ndjson` and `.gz` files with its folders, or several of them.
+      losses: gets the count of a folder's other files.
 
     Raises:
       InputError: no such file, or a folder without files.
+      TypeError: a source that is no path.
     """
-    return [piece for path in _files(source) for piece in _pieces_of(path)]
+    return [piece for path in _files(source, losses) for piece in _pieces_of(path)]
 
 
 def read_spans(piece: FilePiece, losses: Losses) -> Iterator[LoggedSpan]:
@@ -124,10 +132,18 @@ def read_spans(piece: FilePiece, losses: Losses) -> Iterator[LoggedSpan]:
         yield from _spans_of(value, place, losses)
 
 
-def _files(source: str | Path | Iterable[str | Path]) -> Iterator[Path]:
-    for place in map(Path, [source] if isinstance(source, str | Path) else source):
+def _files(source: str | Path | Iterable[str | Path], losses: Losses) -> Iterator[Path]:
+    listed = [source] if isinstance(source, str | Path) else list(source) if isinstance(source, Iterable) else [source]
+    for entry in listed:
+        if not isinstance(entry, str | Path) or entry == "":
+            msg = f"source must be a file, a folder or a list of files, got {shown_value(entry)}; name the file."
+            raise TypeError(msg)
+        place = Path(entry)
         if place.is_dir():
-            files = sorted(path for path in place.iterdir() if path.suffix in SUFFIXES)
+            within = sorted(path for path in place.rglob("*") if path.is_file() and not path.name.startswith("."))
+            files = [path for path in within if path.suffix.lower() in SUFFIXES]
+            if others := [path for path in within if path not in files]:
+                losses.add("files of a folder have another ending and are not read", others[0].name, len(others))
             if not files:
                 rule = f"a folder of spans must hold files of {', '.join(SUFFIXES)}"
                 raise input_error(Where(str(place)), rule, "name the files", "none")
@@ -150,7 +166,7 @@ def _open(path: Path) -> IO[bytes]:
 def _pieces_of(path: Path) -> Iterator[FilePiece]:
     """Pieces of a file. Whether it is one document over several lines is told by its first line."""
     with _open(path) as stream:
-        first = stream.readline(LONGEST_LINE + 1).removeprefix(codecs.BOM_UTF8).strip()
+        first = _next_line(stream, FilePiece(path), Losses()).removeprefix(codecs.BOM_UTF8).strip()
     if first[:1] in {b"{", b"["} and not _is_json(first) and len(first) <= LONGEST_LINE and _is_document(path):
         yield FilePiece(path, line=0)
         return
@@ -177,8 +193,11 @@ def _is_json(text: bytes) -> bool:
 
 def _is_document(path: Path) -> bool:
     """Whether a file whose first line is no JSON is one JSON document; one of lines is not."""
-    with _open(path) as stream:
-        content = stream.read(MOST_WHOLE + 1)
+    try:
+        with _open(path) as stream:
+            content = stream.read(MOST_WHOLE + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return False
     if len(content) <= MOST_WHOLE:
         return _is_json(content)
     lines = content[:LONGEST_LINE].splitlines()[1:4]  # more lines that are JSON: the first one is broken
@@ -211,39 +230,51 @@ def _values(piece: FilePiece, losses: Losses) -> Iterator[tuple[Any, str]]:
 def _lines(stream: IO[bytes], piece: FilePiece, losses: Losses) -> Iterator[bytes]:
     """Lines of a piece; b"" for one that is too long, which is never in memory as a whole."""
     number, at = piece.line, piece.start
-    while (piece.end is None or at < piece.end) and (line := stream.readline(LONGEST_LINE + 1)):
+    while (piece.end is None or at < piece.end) and (line := _next_line(stream, piece, losses)):
         at += len(line)
         if len(line) > LONGEST_LINE:
             reason = f"lines of more than {LONGEST_LINE >> 20} MiB are left out"
             losses.add(reason, f"{piece.path.name}, line {number}")
             while line and not line.endswith(b"\n"):
-                line = stream.readline(LONGEST_LINE)
+                line = _next_line(stream, piece, losses)
                 at += len(line)
             line = b""
         yield line
         number += 1
 
 
+def _next_line(stream: IO[bytes], piece: FilePiece, losses: Losses) -> bytes:
+    try:
+        return stream.readline(LONGEST_LINE + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        losses.add("gzipped files are cut off or damaged, and what follows is left out", piece.path.name)
+        return b""
+
+
 def _spans_of(value: Any, place: str, losses: Losses) -> Iterator[LoggedSpan]:  # noqa: ANN401 - any JSON
     """Spans of a JSON value: a batch, a list, or a span; lists within lists are walked without recursion."""
-    waiting = [value]
+    none: Mapping[str, Any] = MappingProxyType({})
+    waiting = [(value, none)]
     while waiting:
-        entry = waiting.pop()
+        entry, resource = waiting.pop()
         if isinstance(entry, list):
-            waiting.extend(reversed(entry))
+            waiting.extend((part, resource) for part in reversed(entry))
             continue
         lists = [entry[key] for key in _LISTS if key in entry] if isinstance(entry, dict) else []
         if lists:
-            waiting.extend(reversed(lists))
+            about = entry.get("resource")
+            if isinstance(about, dict) and "attributes" in about:
+                resource = plain_attributes(about["attributes"], place, losses)
+            waiting.extend((part, resource) for part in reversed(lists))
             continue
-        span = _span(entry, place, losses) if isinstance(entry, dict) else None
+        span = _span(entry, resource, place, losses) if isinstance(entry, dict) else None
         if span is None:
             losses.add("values are no spans with a trace id and are left out", place)
         else:
             yield span
 
 
-def _span(record: Mapping[str, Any], place: str, losses: Losses) -> LoggedSpan | None:
+def _span(record: Mapping[str, Any], resource: Mapping[str, Any], place: str, losses: Losses) -> LoggedSpan | None:
     """A span of OTLP or of an SDK's JSON; None where it has no trace id."""
     context = record.get("context")
     ids = context if isinstance(context, dict) else record
@@ -264,7 +295,14 @@ def _span(record: Mapping[str, Any], place: str, losses: Losses) -> LoggedSpan |
             for event in (events if isinstance(events, list) else ())
             if isinstance(event, dict)
         ),
+        resource,
+        _is_failed(record.get("status")),
     )
+
+
+def _is_failed(status: Any) -> bool:  # noqa: ANN401 - of JSON
+    code = (status.get("code") or status.get("status_code")) if isinstance(status, dict) else None
+    return code in {2, "2", "STATUS_CODE_ERROR", "ERROR"}
 
 
 def nanoseconds(value: Any) -> int:  # noqa: ANN401 - of JSON

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from raglab.extensions.imports.mlflow_traces import trace_from_mlflow
@@ -101,6 +102,13 @@ class TestStore:
         """The message names those that are."""
         with pytest.raises(InputError, match=EXPERIMENT):
             imported("helpdesk", tracking_uri=store)
+
+
+@pytest.mark.parametrize("value", [5, None, pd.DataFrame({"question": ["one?"]})], ids=["number", "none", "frame"])
+def test_what_is_no_experiment(value: Any) -> None:
+    """A number, and a frame without traces."""
+    with pytest.raises(TypeError, match="experiment must be a name"):
+        imported(value)
 
 
 def test_no_file_is_made_for_a_store_that_is_not_there(tmp_path: Path) -> None:

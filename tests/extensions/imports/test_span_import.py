@@ -148,15 +148,49 @@ class TestLabels:
         trace, text = of(tmp_path, *rows)
         assert {case.id: case.expect_status for case in trace.cases} == {"a": "ok", "b": "refuse", "c": None, "d": None}
         assert trace.cases[0].notes == "feedback user=thumbs_up (human)"
-        assert "1 ok, 1 refuse" in text
+        assert "labels of feedback: user=False is refuse (1), user=thumbs_up is ok (1)" in text
         assert "no sample" in text
         assert "feedback of 1 requests contradicts itself" in text
-        assert "feedback of 1 requests has no known value" in text
+        assert "judgements that are no label, by their value or their name: user=so-so (1)" in text
         judged, _ = of(tmp_path, *rows, feedback=("judge",))
         assert [case.expect_status for case in judged.cases] == [None, None, None, "refuse"]
         bare, text = of(tmp_path, *rows, feedback=None)
         assert {case.expect_status for case in bare.cases} == {None}
         assert "feedback" not in text
+
+    def test_a_name_that_says_something_bad_is_not_guessed(self, tmp_path: Path) -> None:
+        """Nor a number without a name that is stated; a mapping says what a yes means."""
+        events = [evaluation("toxicity", "true", "judge"), evaluation("stars", "1"), evaluation("thumb", "0")]
+        row = span("a", 0, retriever("one?", ("x", 0.9)))
+        rows = [row, span("a", 1, {"input.value": "one?"}, events=events)]
+        trace, text = of(tmp_path, *rows)
+        assert trace.cases[0].expect_status is None
+        assert "stars=1 (1), thumb=0 (1), toxicity=true (1)" in text
+        for senses, label in (
+            ({"toxicity": "refuse"}, "refuse"),
+            ({"toxicity": "ok"}, "ok"),
+            (("thumb",), "refuse"),
+            ("stars", "ok"),
+        ):
+            assert of(tmp_path, *rows, feedback=senses)[0].cases[0].expect_status == label
+        with pytest.raises(ValueError, match="what a yes means"):
+            of(tmp_path, *rows, feedback={"thumb": "bad"})
+
+    @pytest.mark.parametrize(
+        ("decision", "thumb", "label"),
+        [
+            ("ok", "up", "ok"),
+            ("ok", "down", "refuse"),
+            ("refuse", "up", "refuse"),
+            ("refuse", "down", "ok"),
+            ("ambiguous", "up", None),
+        ],
+    )
+    def test_feedback_on_a_logged_decision(self, tmp_path: Path, decision: str, thumb: str, label: str | None) -> None:
+        """A refusal that is praised was right."""
+        rows = request("a", "one?", ("x", 0.9), feedback=thumb, **{"raglab.decision": decision})
+        trace, _ = of(tmp_path, *rows)
+        assert trace.cases[0].expect_status == label
 
     def test_cases_by_trace_or_question(self, tmp_path: Path) -> None:
         """They go before feedback; those of no request are counted."""
@@ -170,12 +204,70 @@ class TestLabels:
         assert [(case.id, case.expect_status) for case in trace.cases] == [("a", "refuse"), ("b", "ok")]
         assert trace.cases[1].expect_sources == ("x.md",)
         assert "1 of 3 cases are of no request" in text
+        assert "1 requests have the label of a case with the same question" in text
 
     def test_groups_stay_with_the_case(self, tmp_path: Path) -> None:
         """Of any span of the request."""
         rows = [*request("a", "one?", ("x", 0.9), **{"tenant.id": "acme"}), *request("b", "two?", ("x", 0.9))]
         trace, _ = of(tmp_path, *rows, groups=("tenant.id",))
         assert [case.extra.get("groups") for case in trace.cases] == [{"tenant.id": "acme"}, None]
+
+    def test_the_outermost_span_and_the_resource_name_the_group(self, tmp_path: Path) -> None:
+        """A span goes before its resource; what no request states is counted."""
+        spans = [
+            span("a", 2, {"tenant": "db"}, parent="a-1"),
+            span("a", 1, retriever("one?", ("x", 0.9), tenant="inner"), parent="a-0"),
+            span("a", 0, {"input.value": "one?", "tenant": "outer"}),
+            span("b", 0, retriever("two?", ("x", 0.9))),
+        ]
+        resource = {"attributes": [{"key": "tenant", "value": {"stringValue": "of the resource"}}]}
+        batch = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]}
+        trace, text = of(tmp_path, batch, groups=("tenant", "office"))
+        assert [case.extra["groups"]["tenant"] for case in trace.cases] == ["outer", "of the resource"]
+        assert "2 spans name another group than the outermost span" in text
+        assert "2 requests state no group office" in text
+
+
+class TestTurns:
+    """A conversation in one trace is a case a turn; a search of several steps is one case."""
+
+    def test_turns_below_a_span_without_a_question(self, tmp_path: Path) -> None:
+        """Each with its own hits, answer and feedback."""
+        rows = [span("t", 9, {"openinference.span.kind": "AGENT"})]
+        for turn, name, thumb in ((1, "x", "up"), (2, "y", "down")):
+            about = {"openinference.span.kind": "CHAIN", "input.value": f"turn {turn}?", "output.value": f"R{turn}"}
+            rows += [
+                span("t", 10 * turn, about, parent="t-9", events=[evaluation("user", thumb)], second=turn),
+                span("t", 10 * turn + 1, retriever(f"rewritten {turn}", (name, 0.5)), parent=f"t-{turn}0", second=turn),
+            ]
+        trace, text = of(tmp_path, *rows)
+        assert hits(trace) == {"t/1": ["x"], "t/2": ["y"]}
+        assert [case.query for case in trace.cases] == ["turn 1?", "turn 2?"]
+        assert [case.extra["logged_answer"] for case in trace.cases] == ["R1", "R2"]
+        assert [case.expect_status for case in trace.cases] == ["ok", "refuse"]
+        assert "1 traces have several turns" in text
+
+    def test_steps_of_one_question(self, tmp_path: Path) -> None:
+        """Tools that search below a question are of that question, as the user asked it."""
+        rows = [
+            span("t", 0, {"openinference.span.kind": "AGENT", "input.value": "the question?"}),
+            span("t", 1, {"openinference.span.kind": "TOOL", "input.value": "step 1"}, parent="t-0"),
+            span("t", 2, retriever("words 1", ("x", 0.5)), parent="t-1"),
+            span("t", 3, {"openinference.span.kind": "TOOL", "input.value": "step 2"}, parent="t-0"),
+            span("t", 4, retriever("words 2", ("y", 0.5)), parent="t-3"),
+        ]
+        trace, _ = of(tmp_path, *rows)
+        assert hits(trace) == {"t": ["x", "y"]}
+        assert trace.cases[0].query == "the question?"
+
+    def test_the_question_of_the_user_goes_before_a_rewritten_one(self, tmp_path: Path) -> None:
+        """Where the first span has none."""
+        rows = [
+            span("t", 0, {"http.route": "/ask"}),
+            span("t", 1, {"openinference.span.kind": "CHAIN", "input.value": "And for that?"}, parent="t-0"),
+            span("t", 2, retriever("excess for theft", ("x", 0.5)), parent="t-1"),
+        ]
+        assert of(tmp_path, *rows)[0].cases[0].query == "And for that?"
 
 
 class TestDirection:
@@ -188,6 +280,18 @@ class TestDirection:
         trace, text = of(tmp_path, *rows)
         assert trace.meta["signals"]["retriever_score"]["higher"] == higher
         assert "is taken as surer" in text
+
+    def test_two_retrievers_are_looked_at_apart(self, tmp_path: Path) -> None:
+        """Distances of two indexes rise in each of them."""
+        rows = [
+            span("t", 0, retriever("q", ("a", 0.5), ("b", 0.6))),
+            span("t", 1, retriever("q", ("c", 0.1), ("d", 0.2))),
+        ]
+        assert of(tmp_path, *rows)[0].meta["signals"]["retriever_score"]["higher"] == "ask"
+
+    def test_what_nothing_tells_is_said(self, tmp_path: Path) -> None:
+        """One hit has no ranking."""
+        assert "though nothing tells so" in of(tmp_path, *request("a", "one?", ("x", 0.9)))[1]
 
     def test_it_can_be_stated(self, tmp_path: Path) -> None:
         """Then nothing is guessed."""
@@ -229,12 +333,61 @@ class TestCounts:
         assert "1 requests retrieved no document" in text
         assert raglab.decide(trace, raglab.Policy.load()).frame()["status"].tolist() == ["ok", "refuse"]
 
+    def test_a_retriever_that_failed_is_no_refusal(self, tmp_path: Path) -> None:
+        """Its request is left out; where another found something it counts."""
+        failed = {**span("a", 0, retriever("one?")), "status": {"code": 2}}
+        other = {**span("b", 0, retriever("two?")), "status": {"code": "STATUS_CODE_ERROR"}}
+        trace, text = of(tmp_path, failed, other, span("b", 1, retriever("two?", ("x", 0.9))))
+        assert hits(trace) == {"b": ["x"]}
+        assert "1 traces have a retriever that failed" in text
+
+    def test_a_file_that_is_cut_off(self, tmp_path: Path) -> None:
+        """What was written before is read."""
+        chance = random.Random(0)  # noqa: S311 - of a test
+        rows = [row for n in range(400) for row in request(f"t{n}", f"{chance.random()}?", ("x", chance.random()))]
+        raw = write_lines(tmp_path / "spans.jsonl", rows).read_bytes()
+        path = tmp_path / "spans.jsonl.gz"
+        path.write_bytes(gzip.compress(raw)[:-2_000])
+        trace, text = imported(path)
+        assert 0 < len(trace) < 400
+        assert "1 gzipped files are cut off or damaged" in text
+
+    def test_other_files_of_a_folder(self, tmp_path: Path) -> None:
+        """Folders within it are read; other endings are counted."""
+        folder = tmp_path / "logs"
+        (folder / "day=1").mkdir(parents=True)
+        write_lines(folder / "day=1" / "spans.JSONL", request("a", "one?", ("x", 0.9)))
+        write_lines(folder / "spans.jsonl", request("b", "two?", ("x", 0.9)))
+        write_lines(folder / "spans.json.1", request("c", "three?", ("x", 0.9)))
+        trace, text = imported(folder)
+        assert sorted(hits(trace)) == ["a", "b"]
+        assert "1 files of a folder have another ending and are not read (the first: spans.json.1)" in text
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"groups": 5}, "groups must be"),
+            ({"feedback": 5}, "feedback must be"),
+            ({"higher": "ask"}, "higher must be"),
+        ],
+    )
+    def test_arguments_of_another_type(self, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+        """One line, with what is meant."""
+        with pytest.raises(TypeError, match=message):
+            of(tmp_path, *request("a", "one?", ("x", 0.9)), **options)
+
+    @pytest.mark.parametrize("source", [None, 5, "", [{"traceId": "a"}]])
+    def test_sources_that_are_no_path(self, source: Any) -> None:
+        """Not the folder one happens to be in."""
+        with pytest.raises(TypeError, match="source must be a file, a folder or a list of files"):
+            imported(source)
+
     def test_spans_that_stand_twice(self, tmp_path: Path) -> None:
-        """The first counts, as after an export that was tried again."""
+        """The last counts: an exporter may send a span before it has ended, and again."""
         once, twice = request("a", "one?", ("x", 0.9)), request("a", "another?", ("y", 0.5))
         trace, text = of(tmp_path, *once, *twice)
-        assert hits(trace) == {"a": ["x"]}
-        assert "3 spans have the id of another of their trace" in text
+        assert hits(trace) == {"a": ["y"]}
+        assert "3 spans have the id of a later one of their trace" in text
 
     def test_documents_without_an_id(self, tmp_path: Path) -> None:
         """Their text names them; without a text they are left out."""
@@ -354,7 +507,7 @@ class TestParts:
         monkeypatch.setattr(span_files, "PIECE_BYTES", 1_000)
         monkeypatch.setattr("raglab.extensions.imports.span_traces.PART_BYTES", 3_000)
         monkeypatch.setattr("raglab.extensions.imports.span_traces.SPANS_AHEAD", 2)
-        assert len(span_files.pieces(traffic)) > 10
+        assert len(span_files.pieces(traffic, span_files.Losses())) > 10
         trace, again = imported(traffic)
         assert trace.cases == whole.cases
         assert trace.chunks == whole.chunks
