@@ -144,12 +144,10 @@ def _kind(attributes: Mapping[str, Any]) -> Kind:
 def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     """Records that numbered attributes state, `retrieval.documents.0.document.id`, or an object of the same names."""
     records: dict[int, dict[str, Any]] = {}
-    start = f"{prefix}."
-    for name, value in attributes.items():
-        if name.startswith(start):
-            number, _, key = name[len(start) :].partition(".")
-            if key and number.isdecimal() and len(number) <= _MOST_DIGITS:
-                records.setdefault(int(number), {})[key.removeprefix("document.")] = value
+    for name in [name for name in attributes if name.startswith(prefix)]:
+        number, _, key = name[len(prefix) + 1 :].partition(".")
+        if key and number.isdecimal() and len(number) <= _MOST_DIGITS and name[len(prefix)] == ".":
+            records.setdefault(int(number), {})[key.removeprefix("document.")] = attributes[name]
     if records:
         return [records[number] for number in sorted(records)]
     first, _, last = prefix.partition(".")
