@@ -89,6 +89,16 @@ class SpanPart(NamedTuple):
     is_failed: bool = False
 
 
+def part_of_row(row: Sequence[Any]) -> SpanPart:
+    """A part that was written as JSON."""
+    part = SpanPart(*row)
+    return part._replace(
+        documents=tuple(SpanDocument(*fields) for fields in part.documents),
+        feedback=tuple(SpanFeedback(*fields) for fields in part.feedback),
+        groups=tuple((name, value) for name, value in part.groups),
+    )
+
+
 def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
     """What a span says of its request.
 

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from raglab.extensions.imports.span_parts import SpanDocument, SpanFeedback, SpanPart
 from raglab.extensions.imports.spans import Losses
@@ -71,6 +71,15 @@ class SpanRequest(NamedTuple):
     groups: Mapping[str, str]
     slopes: Mapping[str, int]
     decision: str = ""
+
+
+def request_of_row(row: Sequence[Any]) -> SpanRequest:
+    """A request that was written as JSON."""
+    request = SpanRequest(*row)
+    return request._replace(
+        hits=tuple(RequestHit(SpanDocument(*document), *scores) for document, *scores in request.hits),
+        feedback=tuple(SpanFeedback(*fields) for fields in request.feedback),
+    )
 
 
 def joined_requests(parts: Sequence[SpanPart], losses: Losses) -> list[SpanRequest]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 import tempfile
 import zlib
 from collections import defaultdict
@@ -18,8 +18,14 @@ from raglab.canonical import canonical_json, digest
 from raglab.decision.measurement import CAN_BE_OFF
 from raglab.extension_points import extension
 from raglab.extensions.imports.import_counts import ImportCounts
-from raglab.extensions.imports.span_parts import SpanPart, span_part
-from raglab.extensions.imports.span_requests import SIGNALS, RequestHit, SpanRequest, feedback_label, joined_requests
+from raglab.extensions.imports.span_parts import SpanPart, part_of_row, span_part
+from raglab.extensions.imports.span_requests import (
+    SIGNALS,
+    SpanRequest,
+    feedback_label,
+    joined_requests,
+    request_of_row,
+)
 from raglab.extensions.imports.spans import FilePiece, LoggedSpan, Losses, pieces, read_spans
 from raglab.misuse import takes
 from raglab.parallel import run_each
@@ -65,8 +71,8 @@ class SortedPart(NamedTuple):
     size: int
 
 
-class CaseFile(NamedTuple):
-    """A file of the requests of a part: of each its time, case and hits, in the order of time."""
+class RequestFile(NamedTuple):
+    """A file of the requests of a part, in the order of time."""
 
     path: str
     n: int
@@ -194,7 +200,7 @@ def _sort(spans: Iterable[LoggedSpan], path: Path, n_parts: int, groups: Sequenc
         def write() -> None:
             for part, rows in sorted(waiting.items()):
                 start = stream.tell()
-                pickle.dump(rows, stream, pickle.HIGHEST_PROTOCOL)
+                stream.write(json.dumps(rows).encode())
                 written[part].append(SortedPart(str(path), start, stream.tell() - start))
             waiting.clear()
 
@@ -211,15 +217,15 @@ def _read_part(rows: Sequence[SortedPart]) -> Iterator[SpanPart]:
     for row in rows:
         with Path(row.path).open("rb") as stream:
             stream.seek(row.start)
-            yield from pickle.load(stream)  # noqa: S301 - written above
+            yield from map(part_of_row, json.loads(stream.read(row.size)))
 
 
 # --- requests of a part
 
 
-def write_cases(
+def write_requests(
     rows: tuple[int, list[SortedPart]], folder: str, settings: ImportSettings
-) -> tuple[CaseFile, ImportCounts]:
+) -> tuple[RequestFile, ImportCounts]:
     """Requests of a part with their labels, written in the order of their time; and what was counted."""
     number, places = rows
     counts = ImportCounts()
@@ -228,13 +234,12 @@ def write_cases(
         by_trace.setdefault(part.trace_id, []).append(part)
     requests = (request for parts in by_trace.values() for request in joined_requests(parts, counts.losses))
     listed = sorted(requests, key=lambda row: (row.start, row.id))
-    content = []
     for request in listed:
         counts.add_request(request)
-        content.append((request.start, _case(request, settings, counts), request.hits))
-    path = Path(folder) / f"cases-{number:05d}"
-    path.write_bytes(pickle.dumps(content, pickle.HIGHEST_PROTOCOL))
-    return CaseFile(str(path), len(content)), counts
+        _case(request, settings, counts)
+    path = Path(folder) / f"requests-{number:05d}"
+    path.write_text(json.dumps(listed), encoding="ascii")
+    return RequestFile(str(path), len(listed)), counts
 
 
 def _case(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) -> Case:
@@ -270,7 +275,7 @@ def _traced(
         for part, places in rows.items():
             by_part[part] += places
     files = []
-    for file, more in run_each(write_cases, sorted(by_part.items()), folder, settings, what="join"):
+    for file, more in run_each(write_requests, sorted(by_part.items()), folder, settings, what="join"):
         counts.merge(more)
         files += [file] if file.n else []
     if not files:
@@ -280,9 +285,9 @@ def _traced(
     directions = {signal: settings.higher.get(signal) or counts.direction(signal) for signal in counts.signals()}
     shared = _shared_meta(settings.name, counts)
     if settings.out is None:
-        result = trace_of_files(files, shared, directions, settings.name)
+        result = trace_of_files(files, shared, directions, settings)
     else:
-        traces = run_each(trace_of_file, files, shared, directions, settings.name, what="build")
+        traces = run_each(trace_of_file, files, shared, directions, settings, what="build")
         result = extension("save_shards", "scale", "a trace of shards (out=)")(traces, settings.out, shard=None)
     _warn(settings, counts, directions)
     return result
@@ -301,20 +306,22 @@ def _shared_meta(name: str, counts: ImportCounts) -> dict[str, Any]:
     }
 
 
-def trace_of_file(file: CaseFile, shared: Mapping[str, Any], directions: Mapping[str, str], name: str) -> Trace:
+def trace_of_file(
+    file: RequestFile, shared: Mapping[str, Any], directions: Mapping[str, str], settings: ImportSettings
+) -> Trace:
     """Trace of the requests of a file."""
-    return trace_of_files([file], shared, directions, name)
+    return trace_of_files([file], shared, directions, settings)
 
 
 def trace_of_files(
-    files: Sequence[CaseFile], shared: Mapping[str, Any], directions: Mapping[str, str], name: str
+    files: Sequence[RequestFile], shared: Mapping[str, Any], directions: Mapping[str, str], settings: ImportSettings
 ) -> Trace:
     """Trace of the requests of some files, in the order of their time."""
-    rows = [row for file in files for row in pickle.loads(Path(file.path).read_bytes())]  # noqa: S301 - written above
-    if len(files) > 1:
-        rows.sort(key=lambda row: (row[0], row[1].id))
-    cases: tuple[Case, ...] = tuple(case for _, case, _ in rows)
-    hits_of: list[tuple[RequestHit, ...]] = [hits for _, _, hits in rows]
+    rows = (row for file in files for row in json.loads(Path(file.path).read_bytes()))
+    requests = sorted(map(request_of_row, rows), key=lambda request: (request.start, request.id))
+    name, counted = settings.name, ImportCounts()  # they were counted when they were written
+    cases = tuple(_case(request, settings, counted) for request in requests)
+    hits_of = [request.hits for request in requests]
     chunks: dict[str, Chunk] = {}
     for hit in (hit for hits in hits_of for hit in hits):
         document = hit.document
