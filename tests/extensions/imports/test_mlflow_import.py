@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +18,44 @@ EXPERIMENT = "help desk"
 QUESTIONS = {"what is the excess?": 0.9, "who won the cup?": 0.2, "is water covered?": 0.6}
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a store with three requests, feedback on two of them, and a trace without a retriever."""
-    import mlflow
-    from mlflow.entities import AssessmentSource
+# Tracing of MLflow has one store a process, which other tests set too: the application runs in a process of its own.
+APPLICATION = """
+import sys
+import mlflow
+from mlflow.entities import AssessmentSource
 
+uri, experiment, *questions = sys.argv[1:]
+mlflow.set_tracking_uri(uri)
+mlflow.set_experiment(experiment)
+names = []
+for question, score in zip(questions[::2], map(float, questions[1::2])):
+    with mlflow.start_span(name="answer", span_type="CHAIN") as root:
+        root.set_inputs({"question": question})
+        mlflow.update_current_trace(tags={"tenant": "north" if score > 0.5 else "south"})
+        with mlflow.start_span(name="search", span_type="RETRIEVER") as search:
+            search.set_inputs({"query": question})
+            metadata = {"score": score, "doc_uri": "policy.md", "page": 2}
+            search.set_outputs([{"page_content": "The excess is £250.", "metadata": metadata, "id": "p2"}])
+        root.set_outputs({"answer": "£250"})
+    names.append(root.trace_id)
+with mlflow.start_span(name="ping"):
+    pass
+mlflow.flush_trace_async_logging()
+person = AssessmentSource(source_type="HUMAN", source_id="ann")
+judge = AssessmentSource(source_type="LLM_JUDGE", source_id="small")
+mlflow.log_feedback(trace_id=names[0], name="thumb", value=True, source=person)
+mlflow.log_feedback(trace_id=names[1], name="grounded", value="no", source=judge)
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Address of a store with three requests, feedback on two of them, and a trace without a retriever."""
     folder = tmp_path_factory.mktemp("mlflow")
     uri = f"sqlite:///{folder / 'mlflow.db'}"
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(uri)
-    try:
-        mlflow.set_experiment(EXPERIMENT)
-        names = []
-        for question, score in QUESTIONS.items():
-            with mlflow.start_span(name="answer", span_type="CHAIN") as root:
-                root.set_inputs({"question": question})
-                mlflow.update_current_trace(tags={"tenant": "north" if score > 0.5 else "south"})
-                with mlflow.start_span(name="search", span_type="RETRIEVER") as search:
-                    search.set_inputs({"query": question})
-                    metadata = {"score": score, "doc_uri": "policy.md", "page": 2}
-                    search.set_outputs([{"page_content": "The excess is £250.", "metadata": metadata, "id": "p2"}])
-                root.set_outputs({"answer": "£250"})
-            names.append(root.trace_id)
-        with mlflow.start_span(name="ping"):
-            pass
-        mlflow.flush_trace_async_logging()
-        person = AssessmentSource(source_type="HUMAN", source_id="ann")
-        judge = AssessmentSource(source_type="LLM_JUDGE", source_id="small")
-        mlflow.log_feedback(trace_id=names[0], name="thumb", value=True, source=person)
-        mlflow.log_feedback(trace_id=names[1], name="grounded", value="no", source=judge)
-        yield uri
-    finally:
-        mlflow.set_tracking_uri(before)
+    about = [text for question, score in QUESTIONS.items() for text in (question, str(score))]
+    subprocess.run([sys.executable, "-c", APPLICATION, uri, EXPERIMENT, *about], check=True, cwd=folder)
+    return uri
 
 
 def imported(experiment: Any, **options: Any) -> tuple[Any, str]:
@@ -83,13 +89,14 @@ class TestStore:
 
     def test_the_same_of_what_a_search_gives(self, store: str) -> None:
         """A frame or a list of `mlflow.search_traces`, in any order."""
-        import mlflow
+        from mlflow import MlflowClient
 
         whole, _ = imported(EXPERIMENT, tracking_uri=store)
-        known = mlflow.MlflowClient(tracking_uri=store).get_experiment_by_name(EXPERIMENT)
-        for kind in ("pandas", "list"):
-            rows = mlflow.search_traces(locations=[known.experiment_id], return_type=kind)
-            trace, _ = imported(rows)
+        client = MlflowClient(tracking_uri=store)
+        known = client.get_experiment_by_name(EXPERIMENT)
+        rows = list(client.search_traces(locations=[known.experiment_id]))
+        for searched in (rows, rows[::-1], pd.DataFrame({"trace": [row.to_json() for row in rows]})):
+            trace, _ = imported(searched)
             assert trace.cases == whole.cases
             assert trace.meta["fingerprint"] == whole.meta["fingerprint"]
 
