@@ -98,7 +98,7 @@ KNOWN_EXTRAS = frozenset(
         *("lang", "language", "line", "domain", "kind", "phrasing", "readings"),
         *("article", "paragraph", "document", "conversation_id", ANSWERS, SOURCE_GRADES),
         *("answerability", "earlier_turns", "last_turn", "turn", "question_type", "multi_turn", "collection"),
-        "label_note",
+        *("label_note", "at", "groups", "logged_answer", "stratum", "inclusion_probability", "sample_label"),
     }
 )
 CONTEXT = ("article", "paragraph", "earlier_turns")  # keys of `extra` that tell one question from another
@@ -499,4 +499,4 @@ def _further_keys(cases: Sequence[Case], known: Collection[str]) -> str:
     shown = ", ".join(f"{key!r} ({_cases(count)})" for key, count in list(counts.items())[:_NAMES_SHOWN])
     more = f" and {len(counts) - _NAMES_SHOWN} more" if len(counts) > _NAMES_SHOWN else ""
     names = "name" if len(counts) == 1 else "names"
-    return f"{len(counts)} further {names} kept in extra, which raglab does not read: {shown}{more}."
+    return f"{len(counts)} further {names} kept in extra, which raglab reads only where you name one as a group: {shown}{more}."
