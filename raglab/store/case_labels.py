@@ -499,4 +499,4 @@ def _further_keys(cases: Sequence[Case], known: Collection[str]) -> str:
     shown = ", ".join(f"{key!r} ({_cases(count)})" for key, count in list(counts.items())[:_NAMES_SHOWN])
     more = f" and {len(counts) - _NAMES_SHOWN} more" if len(counts) > _NAMES_SHOWN else ""
     names = "name" if len(counts) == 1 else "names"
-    return f"{len(counts)} further {names} kept in extra, which raglab reads only where you name one as a group: {shown}{more}."
+    return f"{len(counts)} further {names} kept in extra, which raglab does not read: {shown}{more}."
