@@ -33,7 +33,7 @@ from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.store.case_labels import plain_question
 from raglab.store.case_records import hash_cases
-from raglab.store.files import Where, input_error, shown_value
+from raglab.store.files import Where, input_error, replacing, shown_value, write_text
 from raglab.store.record_fields import flat_name
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
@@ -195,7 +195,7 @@ def _sort(spans: Iterable[LoggedSpan], path: Path, n_parts: int, groups: Sequenc
     written: dict[int, list[SortedPart]] = defaultdict(list)
     waiting: dict[int, list[SpanPart]] = defaultdict(list)
     n = 0
-    with path.open("wb") as stream:
+    with replacing(path) as target, target.open("wb") as stream:
 
         def write() -> None:
             for part, rows in sorted(waiting.items()):
@@ -238,7 +238,7 @@ def write_requests(
         counts.add_request(request)
         _case(request, settings, counts)
     path = Path(folder) / f"requests-{number:05d}"
-    path.write_text(json.dumps(listed), encoding="ascii")
+    write_text(json.dumps(listed), path)
     return RequestFile(str(path), len(listed)), counts
 
 
