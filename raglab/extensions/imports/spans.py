@@ -142,8 +142,8 @@ def _files(source: str | Path | Iterable[str | Path], losses: Losses) -> Iterato
         if place.is_dir():
             within = sorted(path for path in place.rglob("*") if path.is_file() and not path.name.startswith("."))
             files = [path for path in within if path.suffix.lower() in SUFFIXES]
-            if others := [path for path in within if path not in files]:
-                losses.add("files of a folder have another ending and are not read", others[0].name, len(others))
+            if unread := [path for path in within if path not in files]:
+                losses.add("files of a folder have another ending and are not read", unread[0].name, len(unread))
             if not files:
                 rule = f"a folder of spans must hold files of {', '.join(SUFFIXES)}"
                 raise input_error(Where(str(place)), rule, "name the files", "none")
