@@ -22,6 +22,7 @@ PAGE_KEYS = ("page", "page_number")
 TEXT_KEYS = ("content", "text", "page_content")
 OUTPUT_KEYS = ("gen_ai.retrieval.documents", "mlflow.spanOutputs", "output.value")  # of a retriever, the first
 EVALUATION, DECISION = "gen_ai.evaluation.result", "raglab.decision"
+_DOCUMENT_STARTS = tuple(prefix.partition(".")[0] for prefix in DOCUMENTS)
 _MOST_DIGITS = 6  # of the number of a document
 
 
@@ -116,7 +117,8 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
     attributes = span.attributes
     kind = _kind(attributes)
     documents: tuple[SpanDocument, ...] = ()
-    for prefix, of_kind in DOCUMENTS.items():
+    names = [name for name in attributes if name.startswith(_DOCUMENT_STARTS)]
+    for prefix, of_kind in DOCUMENTS.items() if names else ():
         if records := _numbered(attributes, prefix):
             kind, documents = of_kind, tuple(map(_document, records))  # type: ignore[assignment] # of `DOCUMENTS`
     if kind in {"retriever", "reranker"}:

@@ -260,7 +260,8 @@ def _spans_of(value: Any, place: str, losses: Losses) -> Iterator[LoggedSpan]:  
         if isinstance(entry, list):
             waiting.extend((part, resource) for part in reversed(entry))
             continue
-        lists = [entry[key] for key in _LISTS if key in entry] if isinstance(entry, dict) else []
+        is_span = isinstance(entry, dict) and ("traceId" in entry or "trace_id" in entry or "context" in entry)
+        lists = [] if is_span or not isinstance(entry, dict) else [entry[key] for key in _LISTS if key in entry]
         if lists:
             about = entry.get("resource")
             if isinstance(about, dict) and "attributes" in about:
