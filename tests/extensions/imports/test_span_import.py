@@ -93,7 +93,7 @@ class TestRequest:
 
     def test_the_conventions_of_opentelemetry(self, tmp_path: Path) -> None:
         """Documents are a list of objects, or its JSON; messages have parts."""
-        found = [{"id": "a", "score": 0.5, "content": "Text."}, {"id": "b", "score": 0.25}]
+        listed = [{"id": "a", "score": 0.5, "content": "Text."}, {"id": "b", "score": 0.25}]
         question = [{"role": "user", "parts": [{"type": "text", "content": "what is the excess?"}]}]
         answer = [{"role": "assistant", "parts": [{"type": "text", "content": "£250."}]}]
         root = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(question)}
@@ -102,7 +102,7 @@ class TestRequest:
             span(
                 "t",
                 1,
-                {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": json.dumps(found)},
+                {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": json.dumps(listed)},
                 parent="t-0",
             ),
         ]
