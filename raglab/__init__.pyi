@@ -12,8 +12,6 @@ from raglab import metrics as metrics
 from raglab import off_policy as off_policy
 from raglab import resolver as resolver
 from raglab import reward as reward
-from raglab import robustness as robustness
-from raglab import testing as testing
 from raglab.answering.local_model import LocalModel as LocalModel
 from raglab.answering.openai_client import OpenAIClient as OpenAIClient
 from raglab.audit.log import AuditLog as AuditLog
@@ -21,6 +19,7 @@ from raglab.extensions.cockpit.display import cockpit as cockpit
 from raglab.extensions.imports.mlflow_traces import trace_from_mlflow as trace_from_mlflow
 from raglab.extensions.imports.span_traces import trace_from_spans as trace_from_spans
 from raglab.extensions.learned_signals.learned_signal import fit_signal as fit_signal
+from raglab.extensions.monitoring.monitoring import monitor as monitor
 from raglab.extensions.scale.sharded_traces import ShardedTrace as ShardedTrace
 from raglab.lab.bandit_study import tune_bandit as tune_bandit
 from raglab.lab.certificate_checks import check_policy as check_policy
@@ -30,7 +29,6 @@ from raglab.lab.clarify_study import tune_clarification as tune_clarification
 from raglab.lab.comparison import compare as compare
 from raglab.lab.decision_fitting import fit_decision as fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate as fit_fused_gate
-from raglab.lab.gate_fitting import rescale_thresholds as rescale_thresholds
 from raglab.lab.label_sampling import sample_for_labels as sample_for_labels
 from raglab.lab.langchain import trace_from_langchain as trace_from_langchain
 from raglab.lab.learner_comparison import compare_learners as compare_learners
@@ -39,6 +37,8 @@ from raglab.lab.reward_audit import audit_rewards as audit_rewards
 from raglab.lab.search_space import Goal as Goal
 from raglab.lab.signal_audit import audit_signals as audit_signals
 from raglab.lab.study import tune as tune
+from raglab.lab.threshold_rescaling import rescale_thresholds as rescale_thresholds
+from raglab.lab.trace_comparison import compare_traces as compare_traces
 from raglab.lab.tracking import track as track
 from raglab.lab.traffic_review import review as review
 from raglab.live.answer_recording import record_answers as record_answers

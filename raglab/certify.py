@@ -346,6 +346,8 @@ class Certificate:
       basis: on which the cases are judged, `sources` or `text` (rule S6.3); None where the caller judged them.
       pilot_hash: fingerprint of the pilot cases, None without one.
       looks_recorded: whether a file records them; else `looks` counts those that are known.
+      hypotheses: number of candidates in the order of the tests, any of which might have been chosen on these cases; of
+        a certificate after `raglab.rescale_thresholds` on the same cases, that of the certificate before.
     """
 
     chosen: float | str | None
@@ -368,6 +370,7 @@ class Certificate:
     basis: str | None = None
     pilot_hash: str | None = None
     looks_recorded: bool = False
+    hypotheses: int = 0
 
     def __repr__(self) -> str:
         promises = ", ".join(f"{promise.name} <= {promise.alpha:g}" for promise in self.promises)
@@ -450,6 +453,7 @@ class Certificate:
             "certified": len(self.certified),
             "tested": self.tested,
             "candidates": self.candidates,
+            "hypotheses": self.hypotheses,
             "cases": self.cases,
             "pilot": self.pilot,
             "cases_hash": self.cases_hash,

@@ -29,7 +29,7 @@ DOORS: dict[str, dict[str, PublicName]] = {
 DOORS["raglab.sklearn"] = {"PolicyClassifier": PublicName("sklearn", None)}
 # Modules of the algebra: those that `raglab` lists, and those that docs/public_names.md names beside them.
 ALGEBRA = {f"raglab.{name}" for name, place in DOORS["raglab"].items() if not place.module} - {*DOORS} | {
-    f"raglab.{name}" for name in ("fusion", "policy", "replay", "signals", "values")
+    f"raglab.{name}" for name in ("fusion", "policy", "replay", "robustness", "signals", "testing", "values")
 }
 # Experiments that measure what no door offers, with what that is.
 EXCEPTIONS = {
@@ -45,8 +45,10 @@ EXCEPTIONS = {
     "fields.py": "measures the reading of fields without a system around it",
     "groups.py": "fits models apart and with other strengths on the same cases",
     "intents.py": "measures the intent rules themselves",
+    "judged.py": "measures the intervals and tests themselves, on arrays",
     "learned.py": "measures the recipes of learned signals one by one",
     "llm_adapters.py": "measures each adapter of a model alone",
+    "monitoring.py": "simulates the bets of the monitor, many streams at a time",
     "numerals.py": "measures the reading of numerals itself",
     "page_kind.py": "trains the classifier of first pages that the packs hold",
     "selection_validity.py": "simulates selection and certification on drawn signals",

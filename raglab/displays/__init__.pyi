@@ -15,6 +15,8 @@ from raglab.displays.gates import ThresholdSweepDisplay as ThresholdSweepDisplay
 from raglab.displays.logs import ForestDisplay as ForestDisplay
 from raglab.displays.logs import LiveRatesDisplay as LiveRatesDisplay
 from raglab.displays.logs import RewardAuditDisplay as RewardAuditDisplay
+from raglab.displays.monitors import MonitorDisplay as MonitorDisplay
 from raglab.displays.signals import SignalAuditDisplay as SignalAuditDisplay
 from raglab.displays.traffic import ReviewDisplay as ReviewDisplay
+from raglab.displays.upgrades import TraceComparisonDisplay as TraceComparisonDisplay
 from raglab.extensions.cockpit.display import Cockpit as Cockpit

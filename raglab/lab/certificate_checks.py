@@ -137,6 +137,29 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
     Source: rules S6.3, S6.4, S6.10.
     """
     certificate = stated_certificate(policy)
+    doubt = check_new_cases(trace, policy, certificate, again=again)
+    targets = {str(promise["name"]): float(promise["alpha"]) for promise in certificate["promises"]}
+    costs = certificate.get("costs") if COST in targets else None
+    policy_retest = retest(
+        policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"), costs=costs
+    )
+    return policy_retest._replace(
+        notes=(*policy_retest.notes, *doubt, *check_notes(certificate, trace, policy_retest.basis))
+    )
+
+
+def check_new_cases(
+    trace: TraceView, policy: Policy, certificate: Mapping[str, Any], *, again: bool = False
+) -> tuple[str, ...]:
+    """Refuse cases that a certificate cannot be judged on; a note where that is in doubt.
+
+    Args:
+      again: states that the cases may be those it was certified on.
+
+    Raises:
+      ValueError: there is no case, the policy was fitted, tuned or certified on any of these, or they are judged on
+        another basis.
+    """
     if not len(trace):
         msg = "a check needs at least one case, got none."
         raise ValueError(msg)
@@ -149,15 +172,7 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
         msg = f"a check must see new cases, got {value}; give others, or say --again."
         raise ValueError(msg)
     check_basis(certificate["basis"], trace_basis(trace))
-    targets = {str(promise["name"]): float(promise["alpha"]) for promise in certificate["promises"]}
-    costs = certificate.get("costs") if COST in targets else None
-    policy_retest = retest(
-        policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"), costs=costs
-    )
-    doubt = [learned.doubt] if learned.doubt else []
-    return policy_retest._replace(
-        notes=(*policy_retest.notes, *doubt, *_check_notes(certificate, trace, policy_retest.basis))
-    )
+    return (learned.doubt,) if learned.doubt else ()
 
 
 def retest(
@@ -231,7 +246,8 @@ def retrieve_trace(
     )
 
 
-def _check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) -> tuple[str, ...]:
+def check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) -> tuple[str, ...]:
+    """What new cases differ in from those that a certificate was made on."""
     own, here = dict(certificate.get("retrieval", {})), dict(trace.meta.get("parameters", {}))
     differ = [name for name in own if name != "arms" and own[name] != here.get(name)]
     differences = "; ".join(f"{name} {here.get(name)} instead of {own[name]}" for name in differ)

@@ -50,7 +50,7 @@ from raglab.lab.certified_losses import (
     pilot_order,
 )
 from raglab.lab.label_sampling import PROBABILITY
-from raglab.lab.looks import known_certificate, split_queries, take_look, trace_hash
+from raglab.lab.looks import Look, known_certificate, split_queries, take_look, trace_hash
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
@@ -296,7 +296,17 @@ def certify_policy(
 
     Example: `raglab.certify_policy(trace, result.policy, targets={"hallucination_rate": 0.1}, looks="looks.jsonl")`.
     """
-    terms = _checked_settings(targets, costs, delta, arm, again=again, looks=looks)
+    terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks)
+    return certify_alone(trace, policy, terms)
+
+
+def certify_alone(trace: StudyTrace, policy: Policy, terms: CertificationSettings) -> Certification:
+    """`certify_policy` under settings that are checked.
+
+    Raises:
+      ValueError: as `certify_policy`.
+    """
+    costs, arm = terms.costs, terms.arm
     if costs is not None and COST not in terms.targets:
         names = ", ".join(terms.targets)
         msg = f"costs must be those of a target {COST}, got the targets {names}; add {COST}, in units of cost."
@@ -354,7 +364,7 @@ def certify_best(
     Example: with splits `tune` and `certify`, so that the policy is fitted on other cases than those it is tested on:
       `raglab.certify_best(trace, raglab.fit_decision(trace.split("tune")), targets={"hallucination_rate": 0.2})`.
     """
-    terms = _checked_settings(targets, costs, delta, arm, again=again, looks=looks)
+    terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks)
     cases = _certify_splits(trace)
     # The cases that an order is learned on are replayed several times, in memory measured once.
     learned_on = cases.held_out if cases.pilot is None else cases.pilot
@@ -366,7 +376,7 @@ def certify_best(
         listed = _distinct_candidates(_listed(candidates, paths), cases)
         start, notes = listed[0], _depth_note(trace, listed)
     passes_once = bool(listed) or cases.pilot is None
-    with nullcontext(replayed) if passes_once else _pilot_trace(replayed, start, arm) as pilot:
+    with nullcontext(replayed) if passes_once else pilot_trace(replayed, start, arm) as pilot:
         family = [] if listed else grid(pilot, start, arm, paths)
         offered = listed or _distinct_candidates(family, cases)
         # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
@@ -378,7 +388,10 @@ class CertificationSettings(NamedTuple):
     """Targets, costs, arm, delta and file of looks of a certification.
 
     targets: rate -> highest value. costs: see `metrics.cost_matrix`. delta: error. arm: None for the first. again,
-    looks: see `certify_policy`.
+    looks: see `certify_policy`. divisor: of delta, at whose quotient the policy is tested, as one of so many that these
+    cases may have chosen. hypotheses: that the certificate states; the candidates tested where 0. budget: error from
+    which delta was divided, for the next division; None where it was not. least: number of this look and the error
+    spent on the cases at least, where the caller knows of more looks than the policy and the file.
     """
 
     targets: Mapping[str, float]
@@ -387,9 +400,18 @@ class CertificationSettings(NamedTuple):
     arm: str | None
     again: bool
     looks: Path | None
+    divisor: int = 1
+    hypotheses: int = 0
+    budget: float | None = None
+    least: Look = Look(1, 0.0)
+
+    @property
+    def level(self) -> float:
+        """Level of the tests."""
+        return self.delta / self.divisor
 
 
-def _checked_settings(
+def checked_settings(
     targets: Mapping[str, float] | None,
     costs: metrics.Costs | None,
     delta: float,
@@ -449,12 +471,15 @@ def _certification(
     key = certification_key(tried, counts, targets, delta, arm_name, terms.costs if COST in targets else None)
     known = known_certificate(offered, cases.held_out_hash)
     look = take_look(terms.looks, known, cases.held_out_hash, key, delta, again=terms.again)
-    tested = _sequence_test(counts, order, targets, delta)
+    look = Look(max(look.number, terms.least.number), max(look.spent, terms.least.spent))
+    tested = _sequence_test(counts, order, targets, terms.level)
     # Of the pilot alone, since a hint from these cases would be a second test.
-    near = _nearest(order, targets, delta)
+    near = _nearest(order, targets, terms.level)
     # A case scored by status alone counts any answer as correct, so the certificate says how many are (rule S6.3).
     alone = trace_status_only(held_out)
     sentence = look_sentence(look, recorded=terms.looks is not None, again=terms.again)
+    if terms.divisor > 1:
+        sentence += f"; tested at {terms.level:.3g}, as one of {terms.divisor:,} that these cases may have chosen"
     judged = JudgedCases(counts.basis, alone, sentence, len(tried))
     tests = tested.failed or tested.promises
     reason = certificate_reason(tests, tested.binding, delta, order.method, judged, certified=tested.certified)
@@ -475,18 +500,20 @@ def _certification(
         looks=look.number,
         spent=look.spent,
         over_ask=float(counts.over_ask[tested.chosen]) if tested.certified else 0.0,
-        free=free_policies(held, targets, terms.costs, delta) if tested.certified else (),
+        free=free_policies(held, targets, terms.costs, terms.level) if tested.certified else (),
         basis=str(counts.basis),
         pilot_hash=order.pilot_hash,
         looks_recorded=terms.looks is not None,
+        hypotheses=terms.hypotheses or len(tried),
     )
     # The policy carries what a check needs to repeat the test on the same terms (rule S6.10).
     facts = certificate.rows | _check_facts(held_out, key, arm_name, targets, terms.costs)
+    facts |= {} if terms.budget is None else {"budget": terms.budget}
     return Certification(
         certificate=certificate,
         policy=_certified_policy(tried[tested.chosen], facts, cases) if tested.certified else None,
-        table=_candidate_table(offered[0], tried, counts, tested, order, names, delta),
-        needs=_data_needs(tested.promises, delta),
+        table=_candidate_table(offered[0], tried, counts, tested, order, names, terms.level),
+        needs=_data_needs(tested.promises, terms.level),
         nearest=near.alpha,
         notes=(
             *filter(None, [status_only_note(alone)]),
@@ -510,7 +537,7 @@ def _certified_policy(policy: Policy, facts: Mapping[str, Any], cases: CertifyCa
     return with_learned_cases(policy.replace("certificate", facts), queries)
 
 
-def _pilot_trace(pilot: TraceView, start: Policy, arm: str | None) -> AbstractContextManager[TraceView]:
+def pilot_trace(pilot: TraceView, start: Policy, arm: str | None) -> AbstractContextManager[TraceView]:
     """The pilot for a grid and its order: measured on disk where it stands in shards, so that two passes read it."""
     if start.structure.decision is not None:
         return nullcontext(pilot)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.characters import visible
 from raglab.decision.answer_text import SOURCES, MissingAnswers
-from raglab.decision.learned_cases import IN_SAMPLE, trace_learned, warn_of_learned
+from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned, warn_of_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
 from raglab.decision.trace_view import TraceView
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 COST = "expected_cost"
 BESIDE = "shown beside"  # role of a candidate that did not compete: no reason against what was selected
 LEVEL = 0.95  # of intervals
+SIDES = ("a", "b")  # of a comparison of two policies
 SHOWN = ("pass_rate", "expected_cost", "coverage", "over_ask_rate", "hallucination_rate", "false_refusal_rate")
 
 
@@ -68,10 +69,7 @@ class Comparison(NamedTuple):
         return status_only_sentence(self.status_only, self.cases)
 
     def __repr__(self) -> str:
-        cost: Any = self.table.iloc[0]
-        cost_text = f"cost {cost['difference']:+.3f} [{cost['low']:+.3f}, {cost['high']:+.3f}]"
-        if self.in_sample:
-            cost_text = f"cost {cost['difference']:+.3f}, {self.in_sample}"
+        cost_text = cost_difference(self.table, self.in_sample)
         sizes = f"{len(self.changed):,} of {self.cases:,} cases changed"
         headline = f"; {self.headline}" if self.headline else ""
         scored = f"basis {self.basis}{headline}"
@@ -83,14 +81,7 @@ class Comparison(NamedTuple):
 
     def _repr_html_(self) -> str:
         """Display for a notebook: the differences with their intervals, then the changed cases."""
-        rows = []
-        for row in self.table.to_dict("records"):
-            counts = ["", ""] if row["measure"] == COST else [f"{row[f'{side}_k']}/{row[f'{side}_n']}" for side in "ab"]
-            of = (Cell(f"{row[side]:.3f}", count) for side, count in zip("ab", counts, strict=True))
-            clear = row["low"] > 0.0 or row["high"] < 0.0
-            ends = IN_SAMPLE if self.in_sample else f"[{row['low']:+.3f}, {row['high']:+.3f}]"
-            p = "" if isnan(row["p"]) else f"{row['p']:.3g}"
-            rows.append((row["measure"], *of, Cell(f"{row['difference']:+.3f}", ends, "changed" if clear else ""), p))
+        rows = paired_rows(self.table, SIDES, in_sample=bool(self.in_sample))
         cases = (
             (row["case_id"], row["query"], row["expect_status"] or "", f"{row['was']} to {row['now']}", row["change"])
             for row in self.changed.to_dict("records")
@@ -135,42 +126,79 @@ def compare(
 
     Example: `raglab.compare(trace, policy, policy.replace("l2.max_l2", 0.7)).changed` names the cases.
     """
-    import pandas as pd
-
     first, second = decide_policies(trace, [a, b], arm)
     missing = (first.missing_answers, second.missing_answers)
     check_compared(dict(zip((a.policy_id, b.policy_id), missing, strict=True)))
-    cells = [decisions.cells for decisions in (first, second)]
-    rates = metrics.paired_rates(cells[0], cells[1], LEVEL)
-    spent = [float(metrics.expected_cost(count_cells(case_cells[None])[0], costs)) for case_cells in cells]
-    paid = metrics.paired_cost(cells[0], cells[1], costs, LEVEL)
-    rows: list[dict[str, Any]] = [{"measure": COST, "a": spent[0], "b": spent[1], **paid._asdict()}]
+    in_sample = learned_text(("Policy a", "Policy b"), SIDES, trace_learned([a, b], trace))
+    table = paired_table(first.cells, second.cells, SIDES, costs, in_sample=bool(in_sample))
+    alone = int(first.status_only.sum())
+    changed, basis = first.changed(second), str(first.basis)
+    return Comparison(a.policy_id, b.policy_id, len(first), table, changed, basis, missing, alone, in_sample)
+
+
+def paired_table(
+    first: NDArray[np.int8],
+    second: NDArray[np.int8],
+    sides: tuple[str, str],
+    costs: metrics.Costs | None = None,
+    *,
+    in_sample: bool = False,
+) -> pd.DataFrame:
+    """Expected cost and rates of two lots of decisions on the same cases, a row a measure, see `Comparison`.
+
+    Args:
+      first, second: cell of each case, [Q] each. sides: names of the two in the columns. in_sample: whether any policy
+        learned from these cases, so that there are no intervals and no p.
+    """
+    import pandas as pd
+
+    rates = metrics.paired_rates(first, second, LEVEL)
+    spent = [float(metrics.expected_cost(count_cells(cells[None])[0], costs)) for cells in (first, second)]
+    paid = metrics.paired_cost(first, second, costs, LEVEL)
+    rows: list[dict[str, Any]] = [{"measure": COST, **dict(zip(sides, spent, strict=True)), **paid._asdict()}]
+    names = [*(f"{side}_{count}" for side in sides for count in "kn"), *(f"only_{side}" for side in sides)]
     with np.errstate(invalid="ignore", divide="ignore"):
         share = rates.k / rates.n
     for place, name in enumerate(metrics.RATES):
         counts = (*rates.k[0], *rates.n[0], *rates.k[1], *rates.n[1])[place :: len(metrics.RATES)]
         counts += (rates.only_first[place], rates.only_second[place])
         ends = {"difference": rates.difference[place], "low": rates.low[place], "high": rates.high[place]}
-        row = {"measure": name, "a": share[0, place], "b": share[1, place], **ends}
-        rows.append(row | dict(zip(_COUNTS, map(int, counts), strict=True)))
-    table = pd.DataFrame(rows).astype(dict.fromkeys(_COUNTS, "Int64"))
+        row = {"measure": name, **dict(zip(sides, share[:, place], strict=True)), **ends}
+        rows.append(row | dict(zip(names, map(int, counts), strict=True)))
+    table = pd.DataFrame(rows).astype(dict.fromkeys(names, "Int64"))
     # Whatever learned from these cases fits them too well for an interval or a test of them to mean anything.
-    in_sample = _learned_text(trace, a, b)
     if in_sample:
         table[["low", "high", "p"]] = np.nan
-    alone = int(first.status_only.sum())
-    changed, basis = first.changed(second), str(first.basis)
-    return Comparison(a.policy_id, b.policy_id, len(first), table, changed, basis, missing, alone, in_sample)
+    return table
 
 
-def _learned_text(trace: TraceView, a: Policy, b: Policy) -> str:
+def paired_rows(table: pd.DataFrame, sides: tuple[str, str], *, in_sample: bool) -> list[tuple[Cell | str, ...]]:
+    """Rows of `paired_table` as a notebook shows them: both values with counts, the difference with its interval, p."""
+    rows: list[tuple[Cell | str, ...]] = []
+    for row in table.to_dict("records"):
+        counts = ["", ""] if row["measure"] == COST else [f"{row[f'{side}_k']}/{row[f'{side}_n']}" for side in sides]
+        of = (Cell(f"{row[side]:.3f}", count) for side, count in zip(sides, counts, strict=True))
+        clear = row["low"] > 0.0 or row["high"] < 0.0
+        ends = IN_SAMPLE if in_sample else f"[{row['low']:+.3f}, {row['high']:+.3f}]"
+        p = "" if isnan(row["p"]) else f"{row['p']:.3g}"
+        rows.append((row["measure"], *of, Cell(f"{row['difference']:+.3f}", ends, "changed" if clear else ""), p))
+    return rows
+
+
+def cost_difference(table: pd.DataFrame, in_sample: str) -> str:
+    """Difference of the expected cost with its interval, or that the cases are in sample, in words."""
+    cost: Any = table.iloc[0]
+    ends = f", {in_sample}" if in_sample else f" [{cost['low']:+.3f}, {cost['high']:+.3f}]"
+    return f"cost {cost['difference']:+.3f}{ends}"
+
+
+def learned_text(names: Sequence[str], sides: tuple[str, str], learned: Sequence[Learned]) -> str:
     """Which of two policies learned from how many of the cases, '' where neither is known to; warns of it."""
-    notes = warn_of_learned(("Policy a", "Policy b"), trace_learned([a, b], trace))
-    texts = [f"of {name} {note.removeprefix(f'{IN_SAMPLE}: ')}" for name, note in zip("ab", notes, strict=True) if note]
+    notes = warn_of_learned(names, learned)
+    texts = [
+        f"of {side} {note.removeprefix(f'{IN_SAMPLE}: ')}" for side, note in zip(sides, notes, strict=True) if note
+    ]
     return f"{IN_SAMPLE}: {'; '.join(texts)}" if texts else ""
-
-
-_COUNTS = ("a_k", "a_n", "b_k", "b_n", "only_a", "only_b")  # of a rate, missing of the cost
 
 
 class StudyOutcome(NamedTuple):

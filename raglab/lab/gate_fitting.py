@@ -1,4 +1,4 @@
-"""Fitted gates (shore): the fused gate, calibrations of answers and cosine, thresholds moved to another embedder."""
+"""Fitted gates (shore): the fused gate, calibrations of answers and of the cosine."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from numpy.typing import NDArray
 
 from raglab import calibration, fusion, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
-from raglab.breakpoints import swept_paths, threshold_values
 from raglab.decision.answer_text import MIN_RECALL, SOURCES, TEXT, gold_answers, is_right_answer
 from raglab.decision.learned_cases import hash_queries, trace_queries, warn_of_held_back, with_learned_cases
-from raglab.decision.measurement import measured_tables
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.signal_values import arm_order, first_by_rank
 from raglab.decision.trace_view import TraceView
 from raglab.fusion import Model, Part
-from raglab.gates import GATES, Threshold
 from raglab.html_display import Fold, display
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import tune_cases
@@ -28,11 +25,9 @@ from raglab.metrics import Difference
 from raglab.misuse import takes
 from raglab.progress import progress
 from raglab.replay import cases_by_shard, decide, each_shard, join_columns
-from raglab.robustness import quantile_map
-from raglab.signals import NAMES, SIGNALS, SignalSet
+from raglab.signals import NAMES, SIGNALS
 from raglab.store.case_records import hash_cases
 from raglab.store.policies import Policy
-from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData, check_labelled, label_codes
 
 if TYPE_CHECKING:
@@ -516,109 +511,3 @@ def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None
         "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace))),
     }
     return policy.replace("confidence.fallback", "cosine", "confidence.calibration", knots)
-
-
-class Transfer(NamedTuple):
-    """A policy for another embedder, without a certificate, and a row a threshold: where it was, where it is now."""
-
-    policy: Policy
-    table: pd.DataFrame
-
-    def __repr__(self) -> str:
-        moved = int((self.table["from"] != self.table["to"]).sum())
-        sizes = f"{moved} of {len(self.table)} thresholds moved"
-        return f"{type(self).__name__}(policy {self.policy.policy_id}: {sizes})"
-
-    def frame(self) -> pd.DataFrame:
-        """Thresholds before and after, a row a threshold; `note` names the ones that were not measured and stay."""
-        return self.table.copy()
-
-
-class Scores(NamedTuple):
-    """What movable thresholds are compared with at depth 0, by path, [Q] each, more passes; known: the signals."""
-
-    by_path: dict[str, NDArray[np.float64]]
-    known: SignalSet
-
-
-def shard_scores(trace: TraceData, policy: Policy, arm: str | None) -> Scores:
-    """Scores of one trace in memory; pure, so that any worker may measure a shard."""
-    thresholds, evidence = policy_thresholds([policy]), measured_tables(trace, policy, arm).evidence
-    fixed_gates = {gate.name for gate in GATES if not gate.moved}  # fitted, or of the answers: no embedder's scale
-    by_path = {}
-    for path, swept in swept_paths(evidence.known).items():
-        if not (swept.whole or policy.value(path) is None or swept.section in fixed_gates):
-            by_path[path] = _passes_above(swept) * threshold_values(evidence, thresholds, path, 0)[0]
-    return Scores(by_path, evidence.known)
-
-
-UNMEASURED = "not measured: the signal is missing or constant"
-
-
-def _varies(scores: NDArray[np.float64]) -> bool:
-    """Whether the scores of a signal differ at all, among the cases that have one."""
-    known = scores[np.isfinite(scores)]
-    return len(known) > 0 and bool(known.min() < known.max())
-
-
-def _passes_above(swept: Threshold) -> float:
-    """Sign that makes more of a score pass."""
-    return 1.0 if swept.side == "floor" else -1.0
-
-
-def _all_scores(trace: TraceView, policy: Policy, arm: str | None) -> Scores:
-    parts = list(each_shard(shard_scores, trace, policy, arm, what="measure"))
-    by_path = {path: np.concatenate([part.by_path[path] for part in parts]) for path in parts[0].by_path}
-    return Scores(by_path, parts[0].known)
-
-
-@takes(trace="trace", policy="policy", to="trace")
-def rescale_thresholds(trace: TraceView, policy: Policy, *, to: TraceView, arm: str | None = None) -> Transfer:
-    """Policy whose thresholds pass the same share of questions of another trace as of this one.
-
-    A threshold stays as it is where the scores of both traces are the same, and where its signal is missing or constant
-    in either trace; the column `note` of the table then says that it was not measured.
-
-    The calibrated cosine of rule S2.8 is not moved: fit it on the other trace with `calibrate_cosine`. Any certificate
-    is dropped: it was earned with other hits. Re-test its targets on cases that did not choose the
-    policy: `raglab.lab.certificate_checks.retest(moved.policy, cases, targets)`.
-
-    Args:
-      trace: the questions, retrieved with the first embedder; in memory, or of shards.
-      policy: for the first embedder.
-      to: the same questions, retrieved with the second embedder; in memory, or of shards.
-      arm: of both traces; the first where not given.
-
-    Raises:
-      ValueError: other questions, or a fused gate, which must be fitted on the other trace instead.
-    """
-    import pandas as pd
-
-    source_queries, target_queries = (
-        sorted(case.query for cases in cases_by_shard(hits) for case in cases) for hits in (trace, to)
-    )
-    if source_queries != target_queries:
-        msg = "trace and to must hold the same questions, got others; retrieve the same cases with both embedders."
-        raise ValueError(msg)
-    if policy.fused.enabled:
-        remedy = "fit it on the other trace (raglab.fit_fused_gate) or switch it off"
-        msg = f"a fused gate can not be moved, got one switched on; {remedy}."
-        raise ValueError(msg)
-    rows, changes = [], list[Any]()
-    here, there = (_all_scores(hits, policy, arm) for hits in (trace, to))
-    thresholds = swept_paths(here.known)
-    for path, before in here.by_path.items():
-        swept, value, after = thresholds[path], policy.value(path), there.by_path[path]
-        sign = _passes_above(swept)
-        if not (_varies(before) and _varies(after)):
-            if not path.startswith("decision."):  # costs are no scores of an embedder
-                rows.append((path, float(value), float(value), np.nan, np.nan, UNMEASURED))
-            continue
-        moved = float(value)
-        if not np.array_equal(np.sort(before), np.sort(after), equal_nan=True):
-            moved = float(np.clip(sign * quantile_map(sign * value, before, after), swept.low, swept.high))
-            changes += [path, moved]
-        shares = [float((scores >= sign * at).mean()) for scores, at in ((before, value), (after, moved))]
-        rows.append((path, float(value), moved, shares[0], shares[1], ""))
-    columns = ["path", "from", "to", "passes_from", "passes_to", "note"]
-    return Transfer(policy.replace(*changes, "certificate", None), pd.DataFrame(rows, columns=columns))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -31,6 +31,15 @@ RATES = (
     ("raglab_live_rate_errors", "gauge", "errors", 1.0, "Requests of that window whose model failed, in no rate"),
 )
 Measured: TypeAlias = Callable[[], "pd.DataFrame"]
+MetricRow: TypeAlias = tuple[str, str, str, float, str]  # name, kind, column, unit, what it is
+
+
+class MetricTable(NamedTuple):
+    """A table whose columns are metrics: how it is measured, its metrics, and the columns that label its rows."""
+
+    measured: Measured
+    metrics: Sequence[MetricRow]
+    labels: tuple[str, ...]
 
 
 class Serving(NamedTuple):
@@ -52,10 +61,31 @@ def metrics_text(arms: pd.DataFrame | None = None, rates: pd.DataFrame | None = 
 
     Source: rules S4.6, S6.4.
     """
+    measured = (None if table is None else lambda table=table: table for table in (arms, rates))
+    return tables_text(_live_tables(*measured))
+
+
+def tables_text(tables: Sequence[MetricTable]) -> str:
+    """Metrics of any tables in the text format of Prometheus; NaN is left out.
+
+    Args:
+      tables: an extension may state its own.
+
+    Raises:
+      ImportError: the extra is not installed.
+
+    Source: rules S4.6, S6.4.
+    """
+    registry = _registry(tables)
     from prometheus_client import generate_latest
 
-    measured = (None if table is None else lambda table=table: table for table in (arms, rates))
-    return str(generate_latest(_registry(*measured)).decode())
+    return str(generate_latest(registry).decode())
+
+
+def _live_tables(arms: Measured | None, rates: Measured | None) -> list[MetricTable]:
+    """Tables of the bandit's arms and of the live rates, as far as they are measured."""
+    stated = ((arms, METRICS, ("arm",)), (rates, RATES, ("rate", "source")))
+    return [MetricTable(measured, metrics, labels) for measured, metrics, labels in stated if measured is not None]
 
 
 def write_metrics(arms: pd.DataFrame | None, path: str | Path, *, rates: pd.DataFrame | None = None) -> None:
@@ -73,7 +103,7 @@ def serve(arms: Measured | None, port: int = 0, *, rates: Measured | None = None
       ImportError: the extra is not installed.
       OSError: the port is taken.
     """
-    registry = _registry(arms, rates)
+    registry = _registry(_live_tables(arms, rates))
     from prometheus_client import start_http_server
 
     try:
@@ -90,7 +120,7 @@ def serve(arms: Measured | None, port: int = 0, *, rates: Measured | None = None
     return Serving(int(server.server_port), close)
 
 
-def _registry(arms: Measured | None, rates: Measured | None) -> Any:  # noqa: ANN401 - of a library that is an extra
+def _registry(tables: Sequence[MetricTable]) -> Any:  # noqa: ANN401 - of a library that is an extra
     try:
         from prometheus_client import CollectorRegistry
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -98,13 +128,10 @@ def _registry(arms: Measured | None, rates: Measured | None) -> Any:  # noqa: AN
         msg = 'metrics need prometheus_client, which is not installed; pip install "raglab-toolkit[prometheus]".'
         raise ImportError(msg) from error
     kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
-    sources = ((arms, METRICS, ("arm",)), (rates, RATES, ("rate", "source")))
 
     class Collected:
         def collect(self) -> Iterator[Any]:
-            for measured, metrics, labels in sources:
-                if measured is None:
-                    continue
+            for measured, metrics, labels in tables:
                 table = measured()
                 named = [tuple(map(str, row)) for row in table[list(labels)].itertuples(index=False)]
                 for name, kind, column, unit, says in metrics:

@@ -30,7 +30,6 @@ from raglab.lab.gate_fitting import (
     case_signals,
     compare_gates,
     fit_fused_gate,
-    rescale_thresholds,
 )
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import answer_signals
@@ -38,6 +37,7 @@ from raglab.lab.reward_audit import arm_tables, audit_rewards
 from raglab.lab.search_space import always_answer, full_space, manual_loop
 from raglab.lab.signal_audit import audit_signals
 from raglab.lab.slice_rates import BINARY, GRADED, NONE, fusion_weights, ndcg_by_case, ndcg_measures, ranking, slices
+from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.live.answer_recording import record_answers
 from raglab.parallel import parallel_workers
 from raglab.policy import PolicyData
@@ -397,8 +397,7 @@ class TestFittedGates:
         """Knots, moved thresholds and the shares that pass, to the bit."""
         base = Policy.load().replace("refine.max_depth", 0)
         source, target = (labelled(seed, {"": 60}, missing=0.05) for seed in (6, 7))
-        cases = tuple(case._replace(query=other.query) for case, other in zip(target.cases, source.cases, strict=True))
-        target = replace(target, cases=cases)
+        target = replace(target, cases=source.cases)
         assert calibrate_cosine(in_parts(source, size), base) == calibrate_cosine(source, base)
         one, two = (
             rescale_thresholds(source, base, to=target),
@@ -409,6 +408,19 @@ class TestFittedGates:
         assert len(one.table)
         with pytest.raises(ValueError, match="must hold the same questions"):
             rescale_thresholds(in_parts(source, size), base, to=target.subset(range(59)))
+
+    def test_an_upgrade_of_shards_is_certified_as_of_the_whole(self, tmp_path: Path) -> None:
+        """Splits of a trace on disk: the same policy, certificate, labels and sentences."""
+        source = labelled(6, {"tune": 60, "certify": 60, "report": 20})
+        target = replace(source, hits=source.hits._replace(cosine=0.2 + 0.5 * source.hits.cosine**2))
+        whole = rescale_thresholds(source, free_policy(), to=target, targets={"hallucination_rate": 0.4})
+        shards = [save_shards([trace], tmp_path / name, shard=25) for name, trace in (("a", source), ("b", target))]
+        parts = rescale_thresholds(shards[0], free_policy(), to=shards[1], targets={"hallucination_rate": 0.4})
+        assert (parts.policy, parts.policy.certificate) == (whole.policy, whole.policy.certificate)
+        assert (parts.missing, parts.notes) == (whole.missing, whole.notes)
+        same(parts.table, whole.table)
+        same(parts.labels.table, whole.labels.table)  # type: ignore[union-attr]
+        assert whole.certification is not None
 
 
 class TestArms:

@@ -1,0 +1,193 @@
+"""Judged requests (shore): what a judge says of every request and people of some, read from a frame (S6.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.metrics.decision_rates import (
+    OBJECTIVES,
+    RATE_TABLE,
+    RATES,
+    contributions,
+    denominators,
+    label_counts,
+    rate_counts,
+)
+from raglab.plain_arrays import float_array
+from raglab.store.files import Where, input_error, shown_value
+from raglab.user_warnings import warn_user
+from raglab.values import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LABELS = {status.name: int(status) for status in Status}
+ERROR = "error"  # decision of a request whose model failed
+_CELLS = 2 * len(Status)
+
+
+class JudgedRequests(NamedTuple):
+    """Requests, a row each.
+
+    Attributes:
+      status: what was decided, codes of `Status`, [Q].
+      judge: outcome that the judge states, 2 · label + right, [Q].
+      human: outcome that people state, -1 where they state none, [Q].
+      drawn: whether the request was drawn for people, [Q].
+      probability: that it was drawn with, NaN where not stated, [Q].
+      stratum: number of its stratum, [Q].
+    """
+
+    status: NDArray[np.int64]
+    judge: NDArray[np.int64]
+    human: NDArray[np.int64]
+    drawn: NDArray[np.bool_]
+    probability: NDArray[np.float64]
+    stratum: NDArray[np.int64]
+
+
+class RateParts(NamedTuple):
+    """A rate of k in n, request by request.
+
+    Attributes:
+      k: what people's label adds to k, 0 without one, [Q].
+      n: what it adds to n, [Q].
+      judge_k: what the judge's label adds to k, [Q].
+      judge_n: what it adds to n, [Q].
+      tables: k and n by decision and outcome, [2, 3, 6].
+    """
+
+    k: NDArray[np.float64]
+    n: NDArray[np.float64]
+    judge_k: NDArray[np.float64]
+    judge_n: NDArray[np.float64]
+    tables: NDArray[np.float64]
+
+
+def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
+    """Requests of a frame, a row each.
+
+    Columns: `decision` and `judge` of every request, `label` of those that people labelled, each ok, refuse or
+    ambiguous, or empty. `correct` and `judge_correct`: whether an answer to a request labelled ok is right; without the
+    column it is. `stratum` and `inclusion_probability` of the draw of those that people label. `drawn`: whether a
+    request was drawn; without it those with a label are.
+
+    A request of which the judge says nothing counts as if it agreed with the decision: people's labels correct that.
+    One whose decision is `error`, since its model failed, counts in no rate (rule S0.1) and is left out.
+
+    Raises:
+      InputError: a column that is missing, or a value that is none of these.
+
+    Warns:
+      UserWarning: how many are left out, how many the judge says nothing of, how many drawn ones have no label.
+    """
+    failed = frame["decision"] == ERROR if "decision" in frame else np.zeros(len(frame), dtype=bool)
+    frame = frame[~failed]
+    status, _ = _outcomes(frame, "decision", None)
+    if not len(status) or (status < 0).any():
+        count = f"{int((status < 0).sum())} without one of {len(status)}"
+        raise input_error(Where("frame"), "every request must have a decision", "state ok, refuse or ambiguous", count)
+    judge_label, judge_right = _outcomes(frame, "judge", "judge_correct")
+    label, right = _outcomes(frame, "label", "correct")
+    answered = status == Status.ok
+    judge, human = (
+        np.where((code < 0) | (answered & (code == Status.ok) & np.isnan(is_right)), -1, 2 * code + (is_right != 0.0))
+        for code, is_right in ((judge_label, judge_right), (label, right))
+    )
+    drawn = _numbers(frame, "drawn") == 1.0 if "drawn" in frame else label >= 0
+    if (stray := int(((label >= 0) & ~drawn).sum())) > 0:
+        rule, remedy = "a request with a label must be a drawn one", "a label that nobody drew stands for nobody else"
+        raise input_error(Where("frame"), rule, remedy, f"{stray} that are not")
+    probability = _probabilities(frame)
+    if drawn.all() and (probability < 1.0).any():
+        rule, remedy = "a frame must hold the requests not drawn too", "the judge's labels of them are half of the data"
+        raise input_error(Where("frame"), rule, remedy, f"{len(status)} drawn ones alone")
+    silent, blank = int((judge < 0).sum()), int((drawn & (human < 0)).sum())
+    notes = [f"{int(failed.sum()):,} more are left out, since the model failed"] if failed.any() else []
+    notes += [f"the judge says nothing of {silent:,}, which count as if it agreed with the decision"] if silent else []
+    notes += [f"{blank:,} drawn ones have no full label and may be anything"] if blank else []
+    if notes:
+        warn_user(f"Of {len(status):,} requests {'; '.join(notes)}.")
+    judge = np.where(judge < 0, 2 * status + 1, judge)
+    return JudgedRequests(status, judge, human, drawn, probability, _strata(frame))
+
+
+def _outcomes(frame: pd.DataFrame, name: str, right: str | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Codes of a column of labels, -1 where it is empty, and whether the answer is right, NaN where that is empty."""
+    if name not in frame:
+        rule, remedy = f"a frame of judged requests must have a column {name}", "give a row a request"
+        raise input_error(Where("frame"), rule, remedy, shown_value(list(map(str, frame.columns))))
+    texts = frame[name].astype(object).where(frame[name].notna(), "").astype(str).str.strip()
+    codes = float_array(texts.map({**_LABELS, "": -1}), name)
+    if (odd := np.isnan(codes)).any():
+        rule = f"column {name} must be {', '.join(_LABELS)} or empty"
+        value = f"{shown_value(texts[odd].iloc[0])} ({int(odd.sum())} such rows)"
+        raise input_error(Where("frame"), rule, "correct the labels or leave them empty", value)
+    is_right = _numbers(frame, right) if right in frame else np.ones(len(frame))
+    return codes.astype(np.int64), is_right
+
+
+def _numbers(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64]:
+    """Column of true and false, NaN where it is empty."""
+    numbers = float_array(frame[name].astype(object).where(frame[name] != "", None), str(name))
+    if not np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all():
+        raise input_error(Where("frame"), f"column {name} must be true, false or empty", "grades are not taken")
+    return numbers
+
+
+def _probabilities(frame: pd.DataFrame) -> NDArray[np.float64]:
+    if "inclusion_probability" not in frame:
+        return np.full(len(frame), np.nan)
+    numbers = float_array(frame["inclusion_probability"], "inclusion_probability")
+    if ((numbers <= 0.0) | (numbers > 1.0)).any():
+        rule, remedy = "inclusion_probability must be in (0, 1]", "state the one that the request was drawn with"
+        raise input_error(Where("frame"), rule, remedy, shown_value(float(np.nanmin(numbers))))
+    return numbers
+
+
+def _strata(frame: pd.DataFrame) -> NDArray[np.int64]:
+    """Number of each request's stratum: of the column, or else of those that are drawn with the same probability."""
+    column = next((name for name in ("stratum", "inclusion_probability") if name in frame), None)
+    if column is None:
+        return np.zeros(len(frame), dtype=np.int64)
+    if frame[column].isna().any():
+        rule, remedy = f"column {column} must be known of every request", "state it of those not drawn too"
+        raise input_error(Where("frame"), rule, remedy, f"{int(frame[column].isna().sum())} without")
+    if column == "stratum" and "inclusion_probability" in frame:
+        chances = frame.groupby("stratum")["inclusion_probability"]
+        if uneven := int((chances.max() > chances.min()).sum()):
+            rule, remedy = "inclusion_probability must be the same within a stratum", "leave column stratum out"
+            raise input_error(Where("frame"), rule, remedy, f"several in {uneven} strata")
+    return np.unique(frame[column].astype(str).to_numpy(dtype=str), return_inverse=True)[1].astype(np.int64)
+
+
+def checked_rates(rates: Sequence[str]) -> tuple[str, ...]:
+    """Names of rates, once each is an error that labels tell.
+
+    Raises:
+      ValueError: another name.
+    """
+    if not rates or (unknown := [name for name in rates if name not in OBJECTIVES]):
+        msg = f"rates must be some of {', '.join(OBJECTIVES)}, got {', '.join(unknown) if rates else 'none'}."
+        raise ValueError(msg)
+    return tuple(rates)
+
+
+def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
+    """Parts of a rate, request by request.
+
+    Source: rules S6.2, S6.3.
+    """
+    place = list(RATE_TABLE).index(rate)
+    k = contributions(np.array(list(Status), dtype=np.int8)).reshape(len(Status), _CELLS, len(RATES))[..., place]
+    every = np.eye(len(Status) * _CELLS, dtype=np.int64)
+    n = denominators(rate_counts(every), label_counts(every)).reshape(len(Status), _CELLS, len(RATES))[..., place]
+    tables = np.stack([k, n]).astype(np.float64)
+    known, at = requests.human >= 0, requests.status
+    human_k, human_n = tables[:, at, np.maximum(requests.human, 0)] * known
+    judge_k, judge_n = tables[:, at, requests.judge]
+    return RateParts(human_k, human_n, judge_k, judge_n, tables)

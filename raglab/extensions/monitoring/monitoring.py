@@ -1,0 +1,416 @@
+"""Monitoring (shore): whether a promise is kept on labelled traffic, said at any time with one error for all (S6.13).
+
+Two statements are made of a promise that a rate is at most alpha, each with its own share of delta.
+
+- Alarm, at a step: among all requests from the start (or from a restart) to that step, the rate exceeded alpha.
+- Held on average since the start, at a step: among all requests from the start to that step, it is at most alpha.
+
+With probability at least 1 - delta no false statement is ever made: of no promise, at no step. That holds under any
+drift of requests and labels. Assumed is how requests were drawn to be labelled, and nothing else: each with the
+probability that is stated, which may rest on the past and on the request and never on its label. Where every request is
+labelled there is no draw; the rate is then the mean of what each request was likely to do given all before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.canonical import digest
+from raglab.certify import Certificate
+from raglab.extensions.monitoring.betting import log_mean
+from raglab.extensions.monitoring.gauges import gauges_text
+from raglab.extensions.monitoring.processes import (
+    NO_WEALTH,
+    Margins,
+    alarm_bar,
+    alarm_margins,
+    held_bar,
+    opening_bets,
+    row_excess,
+    wealth_paths,
+)
+from raglab.extensions.monitoring.promises import Promises, certificate_promises
+from raglab.extensions.monitoring.states import MOST_IDS, AlarmProcess, MonitorState, RaisedAlarm
+from raglab.extensions.monitoring.steps import StreamSteps, stream_steps
+from raglab.lab.certification import Certification
+from raglab.store.policies import Policy
+from raglab.store.traces import StudyTrace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MonitorVerdict = Literal["alarm", "held", "cannot say yet"]
+ALARM, HELD, OPEN = "alarm", "held", "cannot say yet"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Monitor:
+    """What labelled traffic says of a certificate, after all rows that were read.
+
+    Attributes:
+      verdict: `alarm` where any promise has one, `held` where every promise is held, else `cannot say yet`.
+      table: a row a promise: `promise`, `alpha`, `verdict`, `since_step` of that verdict (an alarm stays; 0 where it
+        cannot be said yet), `alarm_at` and `alarm_by` (time and process of the alarm), `labelled` rows, `n` of those
+        that the rate is a share of, `estimate` (weighted, without an interval), `log_wealth_alarm` since the start and
+        `log_wealth_held`, with the bars that they must reach.
+      notes: what a reader must know.
+      state: to go on from, `monitor(certificate, more_rows, after=state)`.
+      steps: see `frame`.
+    """
+
+    verdict: MonitorVerdict
+    table: pd.DataFrame
+    notes: tuple[str, ...]
+    state: MonitorState
+    steps: pd.DataFrame
+
+    def frame(self) -> pd.DataFrame:
+        """Rows of this call, one a step and promise.
+
+        Columns: `step` from 1 since the start; `at`; `promise`; `alpha`; `labelled` rows so far; `rate` (weighted);
+        `log_wealth_alarm` since the start and `log_wealth_held`, and the bars that they must reach; `margin_alarm`, of
+        the process that is nearest to its own bar, 0 and above is an alarm; `alarm_by`, the process that raised the
+        alarm, '' before; `verdict` at that step.
+        """
+        return self.steps.copy()
+
+    def metrics_text(self) -> str:
+        """Gauges of the promises in the text format of Prometheus, with the labels promise and policy.
+
+        Raises:
+          ImportError: the extra is not installed.
+        """
+        return gauges_text(self.table, self.state.policy_id)
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{row.promise} {row.verdict}" for row in self.table.itertuples())
+        return f"Monitor({self.verdict}: {names}; {self.state.labelled:,} labelled rows)"
+
+
+def monitor(
+    certificate: Policy | Certification | Certificate,
+    stream: StudyTrace | pd.DataFrame | str | Path,
+    *,
+    delta: float | None = None,
+    min_probability: float | None = None,
+    window: int | None = None,
+    arm: str | None = None,
+    after: Monitor | MonitorState | str | Path | None = None,
+) -> Monitor:
+    """Watch the promises of a certificate on a stream of labelled requests; it may be asked at any time.
+
+    The null hypothesis of an alarm is that the rate among all requests so far is at most alpha, that of `held` that it
+    exceeds alpha. Each is tested by betting, see `raglab.extensions.monitoring.betting`; the error is delta / 2 for all
+    alarms and delta / 2 for all of `held`, shared evenly by the promises, since any of them may be the false one.
+
+    Args:
+      certificate: a policy that holds a valid certificate, a certification, or a certificate by itself.
+      stream: in the order of time. A labelled trace, on which the policy is replayed; its cases state time as
+        `extra["at"]` and, where they were drawn, `inclusion_probability`. Or rows, a DataFrame or the path of CSV or
+        JSON lines, with `decision` (ok, refuse, ambiguous or error) and `label` (ok, refuse, ambiguous, or empty where
+        a drawn request has none), as `raglab.sample_for_labels` writes them. Optional columns: `correct` (whether an
+        answer to a case labelled ok is right; it is where not stated), `inclusion_probability`, `request_id`, `at`, and
+        `sample` with `stratum`: a sample is one step, whose verdict comes at its end.
+      delta: error of all that is ever said, in (0, 0.5); the certificate's where None.
+      min_probability: least inclusion probability of the design, stated before any label; only where rows have several.
+      window: labelled rows after which another process begins, for drift; `default_window` where None, none where 0. It
+        takes half of the alarm's error: restart r has a share of 1 / (r (r + 1)), and lives for four windows.
+      arm: of a trace; the certificate's where None.
+      after: a monitor, its state, or the file of one, that read the rows before these.
+
+    Returns:
+      Verdict, table, steps, notes and state. Any cut of a stream at the end of a step gives the same, bit for bit.
+
+    Raises:
+      ValueError: a certificate that promises nothing or is not valid, delta or window out of range, several
+        probabilities without their least one, or a state of another certificate, delta, window or design.
+      InputError: a column that is missing, an unknown value, a request or sample that was read before (the latest
+        10,000 are known) or lies before the last step in time, or a probability below the least one; with counts.
+
+    Source: rule S6.13; Waudby-Smith and Ramdas 2024; Ville 1939; Horvitz and Thompson 1952.
+
+    Example: ten answers, all of them wrong, against a promise of at most 10 %.
+      >>> import pandas as pd
+      >>> from raglab.certify import Certificate, Promise
+      >>> promise = Promise("hallucination_rate", 0.1, 5, 100, 0.1)
+      >>> certificate = Certificate("p", ("p",), 0.9, (promise,), None, 0.1, "exact", 1, 1, 100, "")
+      >>> monitor(certificate, pd.DataFrame({"decision": ["ok"] * 10, "label": ["refuse"] * 10})).verdict
+      'alarm'
+    """
+    policy = certificate.policy if isinstance(certificate, Certification) else certificate
+    stored = MonitorState.load(after) if isinstance(after, str | Path) else after
+    before = stored.state if isinstance(stored, Monitor) else stored
+    promises = certificate_promises(certificate, before.delta if delta is None and before is not None else delta)
+    rows = stream_steps(stream, policy if isinstance(policy, Policy) else None, promises.policy_id, arm)
+    state = _opening_state(promises, rows, min_probability, window, before)
+    _check_rows(rows, state)
+    state, steps = _advance(promises, rows, state)
+    table = _table(promises, state)
+    return Monitor(_overall(table["verdict"].tolist()), table, (*rows.notes, *_state_notes(state)), state, steps)
+
+
+def _frame(rows: Any) -> pd.DataFrame:  # noqa: ANN401 - columns or rows
+    import pandas as pd
+
+    return pd.DataFrame(rows)
+
+
+def _overall(verdicts: Sequence[str]) -> MonitorVerdict:
+    if "alarm" in verdicts:
+        return "alarm"
+    return "held" if set(verdicts) == {"held"} else "cannot say yet"
+
+
+def _opening_state(
+    promises: Promises,
+    rows: StreamSteps,
+    min_probability: float | None,
+    window: int | None,
+    before: MonitorState | None,
+) -> MonitorState:
+    """State to go on from: the one before, once it is of the same terms, or one without any row."""
+    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 0):
+        msg = f"window must be a whole number of labelled rows, 0 for no restarts, got {window!r}."
+        raise ValueError(msg)
+    if before is not None:
+        terms = {"min_probability": min_probability, "window": window}
+        wrong = [name for name, value in terms.items() if value is not None and value != (getattr(before, name) or 0)]
+        if before.key != promises.key or wrong:
+            what = (
+                wrong[0]
+                if wrong
+                else f"certificate (policy {before.policy_id}, {dict(before.promises)}, delta {before.delta:g})"
+            )
+            here = (
+                terms[wrong[0]]
+                if wrong
+                else f"policy {promises.policy_id}, {_targets(promises)}, delta {promises.delta:g}"
+            )
+            msg = f"a state must go on under the same {what}, got {here}; begin without a state."
+            raise ValueError(msg)
+        return before
+    least = _least_probability(rows.probability, min_probability)
+    size, empty = len(promises.names), (NO_WEALTH,) * len(promises.names)
+    return MonitorState(
+        policy_id=promises.policy_id,
+        promises=tuple(_targets(promises).items()),
+        key=promises.key,
+        delta=promises.delta,
+        min_probability=least,
+        window=(default_window(promises.levels) if window is None else window) or None,
+        sums=((0.0, 0.0, 0.0),) * size,
+        processes=(AlarmProcess(0, 0, empty),),
+        held_logs=empty,
+        alarms=(None,) * size,
+        held_since=(None,) * size,
+    )
+
+
+def default_window(levels: NDArray[np.float64]) -> int:
+    """Labelled rows between restarts where none are stated: 50 over the least alpha, so that 50 errors are allowed.
+
+    Without restarts a break after a long good time is seen late or never. The size was chosen on simulated streams
+    (`experiments/README.md`, monitors); 20 to 50 over alpha do about as well.
+
+    Example:
+      >>> default_window(np.array([0.1, 0.3]))
+      500
+    """
+    return int(np.ceil(np.round(50.0 / levels.min(), 9)))
+
+
+def _targets(promises: Promises) -> dict[str, float]:
+    return dict(zip(promises.names, promises.alphas.tolist(), strict=True))
+
+
+def _least_probability(probability: NDArray[np.float64], stated: float | None) -> float:
+    """Least inclusion probability of the design: as stated, or the one that all rows have."""
+    values = np.unique(probability)
+    if stated is None:
+        if len(values) > 1:
+            why = "the bets are bounded by it, and must be fixed before any label is seen"
+            msg = f"min_probability must be stated where rows have several probabilities, got {len(values):,}; {why}."
+            raise ValueError(msg)
+        return float(values[0]) if len(values) else 1.0
+    if not 0.0 < stated <= 1.0:
+        rule, remedy = "min_probability must be in (0, 1]", "it is the least that a request is drawn with"
+        msg = f"{rule}, got {stated}; {remedy}."
+        raise ValueError(msg)
+    return float(stated)
+
+
+def _row_digests(rows: StreamSteps) -> list[str]:
+    """Digests of requests and samples in the order of the steps, those that have a name."""
+    names = [(int(place), f"r{name}") for place, name in enumerate(rows.ids) if name]
+    names += [(int(end), f"s{name}") for end, name in zip(rows.ends, rows.samples, strict=True) if name]
+    return [digest(name, 12) for _, name in sorted(names, key=lambda pair: pair[0])]
+
+
+def _check_rows(rows: StreamSteps, state: MonitorState) -> None:
+    """Refuse rows that were read before, that lie before the last step, or that the design cannot have drawn.
+
+    Raises:
+      ValueError: such a row, with their number.
+    """
+    known = set(state.latest)
+    faults = (
+        (
+            sum(name in known for name in _row_digests(rows)),
+            "rows must not have been read before",
+            "a sample must come whole, and a request once; give the rows that came after",
+        ),
+        (
+            sum(moment < state.at for moment in rows.times),
+            "rows must not lie before those that were read",
+            f"the last step was at {state.at}; give the rows that came after",
+        ),
+        (
+            int((rows.probability < state.min_probability).sum()),
+            f"inclusion_probability must be at least {state.min_probability:g}, the least of the design",
+            "begin without a state, with a min_probability that is stated before any label is seen",
+        ),
+    )
+    for count, rule, what in faults:
+        if count:
+            msg = f"{rule}, got {count:,}; {what}."
+            raise ValueError(msg)
+
+
+def _advance(promises: Promises, rows: StreamSteps, state: MonitorState) -> tuple[MonitorState, pd.DataFrame]:
+    """Go on from a state by some steps: the state after them, and a row a step and promise."""
+    size, n_steps = len(promises.names), len(rows.ends)
+    low, high = row_excess(promises, rows)
+    is_labelled = rows.cell >= 0
+    labelled = state.labelled + np.cumsum(is_labelled, dtype=np.int64)[rows.ends]
+    margins = alarm_margins(promises, rows, state, low, labelled)
+    held, held_logs = wealth_paths(opening_bets(promises, state, below=True), state.held_logs, high, rows.ends)
+    running = _running_sums(promises, rows, np.array(state.sums))
+    # An alarm stays; `held` is said by the wealth of the step.
+    numbers = np.arange(n_steps) + state.steps + 1
+    is_held = held >= held_bar(promises)
+    alarms = tuple(
+        _first_alarm(place, margins, rows, labelled, numbers) if alarm is None else alarm
+        for place, alarm in enumerate(state.alarms)
+    )
+    next_state = replace(
+        state,
+        steps=state.steps + n_steps,
+        labelled=int(labelled[-1]) if n_steps else state.labelled,
+        unlabelled=state.unlabelled + int((~is_labelled).sum()),
+        errors=state.errors + rows.errors,
+        at=rows.times[-1] if n_steps else state.at,
+        restarts=margins.restarts,
+        since_restart=margins.since_restart,
+        sums=tuple(map(tuple, running[-1].tolist())),
+        processes=margins.processes,
+        held_logs=held_logs,
+        alarms=alarms,
+        held_since=tuple(
+            _held_since(is_held[:, place], before, state.steps + 1) for place, before in enumerate(state.held_since)
+        ),
+        latest=(*state.latest, *_row_digests(rows))[-MOST_IDS:],
+    )
+    raised = np.array([np.inf if alarm is None else alarm.step for alarm in alarms])
+    is_alarm = numbers[:, None] >= raised
+    by = np.array(["" if alarm is None else alarm.process for alarm in alarms], dtype=object)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rate = (running[..., 1] / running[..., 2])[1:][rows.ends] * promises.scale
+    columns = {
+        "step": np.repeat(numbers, size),
+        "at": np.repeat(np.array(rows.times, dtype=object), size),
+        "promise": np.tile(np.array(promises.names, dtype=object), n_steps),
+        "alpha": np.tile(promises.alphas, n_steps),
+        "labelled": np.repeat(labelled, size),
+        "rate": rate.ravel(),
+        "log_wealth_alarm": margins.start.ravel(),
+        "bar_alarm": alarm_bar(promises.delta, size, 0, windowed=state.window is not None),
+        "log_wealth_held": held.ravel(),
+        "bar_held": held_bar(promises),
+        "margin_alarm": margins.best.ravel(),
+        "alarm_by": np.where(is_alarm, by, "").ravel(),
+        "verdict": np.where(is_alarm, ALARM, np.where(is_held, HELD, OPEN)).ravel(),
+    }
+    return next_state, _frame(columns)
+
+
+def _running_sums(promises: Promises, rows: StreamSteps, before: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cases n, weighted k and weighted n of the labelled rows after each row, the sums before them first, [N+1, T, 3].
+
+    They give the weighted ratio k / n: an estimate, on which no verdict rests.
+    """
+    is_labelled = (rows.cell >= 0)[:, None]
+    k, n = (np.where(is_labelled, table[rows.cell], 0.0) for table in (promises.k, promises.n))
+    weight = 1.0 / rows.probability[:, None]
+    parts = np.stack([n, weight * k, weight * n], axis=-1)
+    return np.concatenate([before[None], parts]).cumsum(axis=0)
+
+
+def _first_alarm(
+    place: int, margins: Margins, rows: StreamSteps, labelled: NDArray[np.int64], numbers: NDArray[np.int64]
+) -> RaisedAlarm | None:
+    """First alarm of a promise within some steps."""
+    raised = np.flatnonzero(margins.best[:, place] >= 0.0)
+    if not len(raised):
+        return None
+    step = int(raised[0])
+    name = margins.names[margins.leader[step, place]]
+    return RaisedAlarm(int(numbers[step]), rows.times[step], int(labelled[step]), name)
+
+
+def _held_since(is_held: NDArray[np.bool_], before: int | None, first: int) -> int | None:
+    """Step since which a promise is held without a break, [S] steps from `first` on."""
+    if not len(is_held):
+        return before
+    if not is_held[-1]:
+        return None
+    breaks = np.flatnonzero(~is_held)
+    if not len(breaks) and before is not None:
+        return before
+    return first + (int(breaks[-1]) + 1 if len(breaks) else 0)
+
+
+def _table(promises: Promises, state: MonitorState) -> pd.DataFrame:
+    """A row a promise, of the state alone."""
+    rows = []
+    for place, (name, alpha) in enumerate(state.promises):
+        alarm, since = state.alarms[place], state.held_since[place]
+        n, k, weight = state.sums[place]
+        rows.append(
+            {
+                "promise": name,
+                "alpha": alpha,
+                "verdict": ALARM if alarm else OPEN if since is None else HELD,
+                "since_step": alarm.step if alarm else since or 0,
+                "alarm_at": alarm.at if alarm else "",
+                "alarm_by": alarm.process if alarm else "",
+                "labelled": state.labelled,
+                "n": int(n),
+                "estimate": k / weight * float(promises.scale[place]) if weight else float("nan"),
+                "log_wealth_alarm": float(log_mean(np.array(state.processes[0].logs[place]))),
+                "bar_alarm": alarm_bar(state.delta, len(state.promises), 0, windowed=state.window is not None),
+                "log_wealth_held": float(log_mean(np.array(state.held_logs[place]))),
+                "bar_held": held_bar(promises),
+            }
+        )
+    return _frame(rows)
+
+
+def _state_notes(state: MonitorState) -> list[str]:
+    """What a reader must know of all rows that were read."""
+    notes = []
+    if state.unlabelled:
+        notes.append(
+            f"{state.unlabelled:,} drawn requests have no label: for `held` each counts as the label that speaks most "
+            "against it, for an alarm likewise. Where nobody labels some, state the inclusion_probability of the drawn."
+        )
+    if state.errors:
+        notes.append(f"{state.errors:,} requests whose model failed are left out: they count in no rate (rule S0.1).")
+    if not state.labelled:
+        notes.append("No row has a label yet.")
+    return notes

@@ -1,0 +1,130 @@
+"""Processes (algebra): bets on promises being broken or held, carried from step to step, and their bars (S6.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.extensions.monitoring.betting import FRACTIONS, Wealth, bet, log_bar, opening_wealth
+from raglab.extensions.monitoring.promises import Promises
+from raglab.extensions.monitoring.states import AlarmProcess, MonitorState
+from raglab.extensions.monitoring.steps import StreamSteps
+from raglab.metrics import CELLS
+
+# Windows that a restart lives for: rows of a break within its last window are then a quarter of it or more, and no more
+# than five processes bet at a time.
+LIVES = 4
+NO_WEALTH = (0.0,) * len(FRACTIONS)
+
+
+class Margins(NamedTuple):
+    """Processes that bet on a broken promise, over some steps.
+
+    start: log wealth since the start, [S, T]. best: largest distance above the own bar, [S, T]. leader: process that
+    has it, [S, T]. names: of all processes. processes: that live after the last step.
+    """
+
+    start: NDArray[np.float64]
+    best: NDArray[np.float64]
+    leader: NDArray[np.int64]
+    names: tuple[str, ...]
+    processes: tuple[AlarmProcess, ...]
+    restarts: int
+    since_restart: int
+
+
+def alarm_bar(delta: float, size: int, restart: int, *, windowed: bool) -> float:
+    """Log wealth from which on a process raises the alarm of one of some promises.
+
+    Half of delta is the alarm's, shared by the promises. With a window half of that is kept for the process since the
+    start, and restart r has a share of 1 / (r (r + 1)) of the rest; these shares sum to 1.
+
+    Example:
+      >>> shares = [np.exp(-alarm_bar(0.1, 1, restart, windowed=True)) for restart in range(10_000)]
+      >>> bool(0.0499 < sum(shares) <= 0.05)
+      True
+    """
+    share = delta / (2.0 * size)
+    if not windowed:
+        return log_bar(share)
+    return log_bar(share / 2.0 if restart == 0 else share / (2.0 * restart * (restart + 1)))
+
+
+def held_bar(promises: Promises) -> float:
+    """Log wealth from which on a promise is held: delta / 2, shared by the promises."""
+    return log_bar(promises.delta / (2.0 * len(promises.names)))
+
+
+def row_excess(promises: Promises, rows: StreamSteps) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weighted k - alpha * n of the rows, [T, N]: at its least, and at its largest where the label is not known."""
+    by_cell = promises.excess
+    by_decision = by_cell.reshape(-1, CELLS, by_cell.shape[1])
+    weight = 1.0 / rows.probability[:, None]
+    is_labelled = (rows.cell >= 0)[:, None]
+    low, high = (
+        np.where(is_labelled, by_cell[rows.cell], bound[rows.decision]) * weight
+        for bound in (by_decision.min(axis=1), by_decision.max(axis=1))
+    )
+    return low.T, high.T
+
+
+def opening_bets(promises: Promises, state: MonitorState, *, below: bool) -> list[Wealth]:
+    """Bets of each promise, without any wealth yet."""
+    weight = 1.0 / state.min_probability
+    return [opening_wealth(-level * weight, (1.0 - level) * weight, below=below) for level in promises.levels.tolist()]
+
+
+def wealth_paths(
+    bets: Sequence[Wealth], logs: Sequence[Sequence[float]], steps: NDArray[np.float64], ends: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], tuple[tuple[float, ...], ...]]:
+    """Log wealth at the ends of steps, [S, T], and that of each bet after the last row, [T][J]."""
+    columns, after = [], []
+    for wealth, before, row in zip(bets, logs, steps, strict=True):
+        path, last = bet(wealth._replace(logs=np.array(before)), row)
+        columns.append(path[ends])
+        after.append(tuple(last.logs.tolist()))
+    return np.stack(columns, axis=-1), tuple(after)
+
+
+def alarm_margins(
+    promises: Promises, rows: StreamSteps, state: MonitorState, steps: NDArray[np.float64], labelled: NDArray[np.int64]
+) -> Margins:
+    """Wealth of every process that bets on a broken promise.
+
+    Args:
+      steps: excess at its least, [T, N]. labelled: labelled rows until the end of each step, since the start, [S].
+    """
+    size, n_steps, window = len(promises.names), len(rows.ends), state.window or 0
+    bets = opening_bets(promises, state, below=False)
+    # Restarts follow from the numbers of labelled rows alone, so they are known before any wealth is.
+    queue = [(process, 0) for process in state.processes]  # with the step that it begins at
+    restarts, since = state.restarts, state.since_restart
+    counts = np.diff(np.concatenate([[state.labelled], labelled])).tolist()
+    for step, count in enumerate(counts if window else ()):
+        since += count
+        if since >= window:
+            restarts, since = restarts + 1, 0
+            queue.append((AlarmProcess(restarts, int(labelled[step]), (NO_WEALTH,) * size), step + 1))
+    best, leader = np.full((n_steps, size), -np.inf), np.zeros((n_steps, size), dtype=np.int64)
+    start, alive = np.zeros((n_steps, size)), []
+    for place, (process, first) in enumerate(queue):
+        last = n_steps
+        if process.restart:  # it ends at the step at which it has read its rows
+            last = min(n_steps, int(np.searchsorted(labelled, process.first + LIVES * window)) + 1)
+        begin = int(rows.ends[first - 1]) + 1 if first else 0
+        stop = int(rows.ends[last - 1]) + 1 if last else 0
+        path, logs = wealth_paths(bets, process.logs, steps[:, begin:stop], rows.ends[first:last] - begin)
+        margin = path - alarm_bar(promises.delta, size, process.restart, windowed=state.window is not None)
+        is_better = margin > best[first:last]
+        leader[first:last][is_better] = place
+        best[first:last] = np.maximum(best[first:last], margin)
+        if not process.restart:
+            start = path
+        read = (int(labelled[-1]) if n_steps else state.labelled) - process.first
+        if not process.restart or read < LIVES * window:
+            alive.append(process._replace(logs=logs))
+    names = tuple(process.name for process, _ in queue)
+    return Margins(start, best, leader, names, tuple(alive), restarts, since)

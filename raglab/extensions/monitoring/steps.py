@@ -1,0 +1,314 @@
+"""Steps (shore): a stream of labelled requests, checked and put in the order of time, as steps that are bet on (S6.13).
+
+A request that is drawn by itself is a step. A sample that is drawn together is one step of several rows. Let a stratum
+of N requests have n drawn without replacement, x = N / n * (k - alpha * n) of each, and a bet b with 1 + b * x > 0. The
+mean of prod(1 + b * x) over the draws is at most (1 + b * mean(x)) ** n (Maclaurin's inequality), and that is at most
+exp(b * sum(k - alpha * n)) over all N. So betting row by row is right at the end of the sample, and nowhere inside it.
+It rests on this: the label of a request does not depend on which others of its stratum were drawn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.audit.label_samples import LABEL_NAMES, file_rows
+from raglab.canonical import canonical_json, digest, utc_text
+from raglab.decision.measured_trace import Measured
+from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
+from raglab.decision.sharded_decisions import trace_basis
+from raglab.lab.answer_basis import check_compared, missing_notes
+from raglab.lab.certificate_checks import check_new_cases, check_notes, stated_certificate
+from raglab.lab.label_sampling import PROBABILITY, SAMPLE_LABEL, STRATUM
+from raglab.metrics import CELLS
+from raglab.replay import cases_by_shard, decide_policies, each_shard, join_columns, shard_codes
+from raglab.store.files import Where, input_error, shown_value
+from raglab.store.policies import Policy
+from raglab.store.traces import StudyTrace
+from raglab.values import Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ERROR = "error"  # decision of a request whose model failed, which counts in no rate (rule S0.1)
+DECISIONS = (*LABEL_NAMES, ERROR)
+TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False, "": True}
+
+
+class StreamSteps(NamedTuple):
+    """Rows of a labelled stream in the order of its steps, N rows of S steps.
+
+    Attributes:
+      decision: codes of `Status`, [N].
+      cell: decision, label and whether it is right, [N]; -1 where nobody labelled the row.
+      probability: of inclusion, [N].
+      ids: of the requests, '' where none is stated, [N].
+      ends: last row of each step, [S].
+      samples: sample that a step is of, '' for a request drawn by itself, [S].
+      times: of the last row of each step, '' where none is stated, [S].
+      errors: rows that were left out, since the model failed.
+      notes: what a reader must know of the rows.
+    """
+
+    decision: NDArray[np.int8]
+    cell: NDArray[np.int8]
+    probability: NDArray[np.float64]
+    ids: tuple[str, ...]
+    ends: NDArray[np.int64]
+    samples: tuple[str, ...]
+    times: tuple[str, ...]
+    errors: int
+    notes: tuple[str, ...]
+
+
+class StreamColumns(NamedTuple):
+    """Columns of a stream before it is put in order, [N] each; stratum and sample are '' where there is none."""
+
+    decision: NDArray[np.int8]
+    cell: NDArray[np.int8]
+    probability: NDArray[np.float64]
+    ids: Sequence[str]
+    at: Sequence[str]
+    sample: Sequence[str]
+    stratum: Sequence[str]
+
+
+def is_drawn(request_ids: Sequence[str], probability: ArrayLike, *, seed: int) -> NDArray[np.bool_]:
+    """Whether requests are drawn to be labelled, each by itself; by a hash, so that every worker draws alike, [N].
+
+    Args:
+      request_ids: [N].
+      probability: in (0, 1], one or [N]; it may follow from anything that is known before the label.
+      seed: of the draw; without it nobody can say who will be drawn.
+
+    Raises:
+      ValueError: a probability outside (0, 1].
+
+    Source: rule S6.13.
+
+    Example:
+      >>> is_drawn(["a", "b", "c", "d"], 0.5, seed=1).tolist()
+      [True, True, False, True]
+    """
+    chances = np.broadcast_to(np.asarray(probability, dtype=np.float64), len(request_ids))
+    if not ((chances > 0.0) & (chances <= 1.0)).all():
+        msg = f"probability must be in (0, 1], got {probability!r}; a request that is never drawn cannot be spoken for."
+        raise ValueError(msg)
+    places = [int(digest(canonical_json([seed, name]), 13), 16) / 16.0**13 for name in request_ids]
+    return np.array(places) < chances
+
+
+def stream_steps(
+    stream: StudyTrace | pd.DataFrame | str | Path, policy: Policy | None, policy_id: str, arm: str | None = None
+) -> StreamSteps:
+    """Steps of a labelled stream.
+
+    Args:
+      stream: labelled trace, on which the policy is replayed; or rows, a frame or the path of CSV or JSON lines.
+      policy: that holds the certificate; None where it is not at hand, so that no trace can be replayed.
+      policy_id: that rows must be decided by, where they state one.
+      arm: of a trace; the certificate's where None.
+
+    Raises:
+      InputError: a missing column, an unknown value, a probability outside (0, 1], a request twice, or a time that is
+        none; with counts.
+      ValueError: a trace without a policy, or one that `raglab.check_policy` refuses.
+    """
+    import pandas as pd
+
+    if isinstance(stream, str | Path | pd.DataFrame):
+        return _row_steps(stream, policy_id)
+    if not hasattr(stream, "parts"):
+        msg = f"stream must be a labelled trace, a DataFrame or the path of a file, got {type(stream).__name__}."
+        raise TypeError(msg)
+    if policy is None:
+        msg = "a trace must be replayed by the certified policy, got a Certificate by itself; give the policy."
+        raise ValueError(msg)
+    return _trace_steps(stream, policy, arm)
+
+
+def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
+    source = str(rows) if isinstance(rows, str | Path) else "stream"
+    if isinstance(rows, str | Path):
+        records = [{name: str(cell).strip() for name, cell in row.items()} for _, row in file_rows(Path(rows))]
+        names = set().union(*records) if records else set()
+    else:
+        texts = rows.astype(object).where(rows.notna(), "").astype(str)
+        records = [{str(name): cell.strip() for name, cell in row.items()} for row in texts.to_dict("records")]
+        names = set(map(str, rows.columns))
+    for name in ("decision", "label"):
+        if name not in names:
+            rule = f"labelled rows must have the column {name}"
+            raise input_error(Where(source), rule, "keep the columns that the sample was written with", "none")
+
+    def column(name: str, known: Sequence[str], what: str, remedy: str) -> list[str]:
+        cells = [row.get(name, "") for row in records]
+        wrong = [cell for cell in cells if cell not in known]
+        if wrong:
+            value = f"{len(wrong):,} of {len(cells):,} that are not, the first {shown_value(wrong[0])}"
+            raise input_error(Where(source), f"column {name} must be {what}", remedy, value)
+        return cells
+
+    decisions = column("decision", DECISIONS, ", ".join(DECISIONS), "say what the request got")
+    labels = column(
+        "label", (*LABEL_NAMES, ""), f"{', '.join(LABEL_NAMES)} or empty", "say what the request should have got"
+    )
+    for row in records:
+        row["correct"] = row.get("correct", "").lower()
+    corrects = column("correct", tuple(TRUTHS), "true, false or empty", "say whether an answer is right")
+    if "policy_id" in names:
+        column("policy_id", (policy_id, ""), policy_id, "give the rows that the certified policy decided")
+    is_right = np.array([TRUTHS[cell] for cell in corrects], dtype=bool)
+    codes = np.array([DECISIONS.index(name) for name in decisions], dtype=np.int8)
+    label = np.array([LABEL_NAMES.index(name) if name else -1 for name in labels], dtype=np.int8)
+    right = (codes == label) & ((label != Status.ok) | is_right)
+    return ordered_steps(
+        StreamColumns(
+            decision=codes,
+            cell=np.where(label >= 0, codes * CELLS + label * 2 + right, -1).astype(np.int8),
+            probability=np.array([_number(row[PROBABILITY]) if PROBABILITY in names else 1.0 for row in records]),
+            ids=[row.get("request_id", "") for row in records],
+            at=[row.get("at", "") for row in records],
+            sample=[row.get("sample", "") for row in records],
+            stratum=[row.get("stratum", "") for row in records],
+        ),
+        source,
+    )
+
+
+def _number(text: str) -> float:
+    """Number of a text; NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def shard_status(trace: TraceData | Measured, policy: Policy, arm: str | None) -> NDArray[np.int8]:
+    """Decision of each case of a trace in memory; pure, so that any worker may decide a shard."""
+    return decide_policies(Measured.of(trace), [policy], arm)[0].status
+
+
+def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSteps:
+    """Steps of a trace: its cases with a probability are drawn; where none has one, all are."""
+    certificate = stated_certificate(policy)
+    doubt = check_new_cases(trace, policy, certificate)
+    cases = [case for part in cases_by_shard(trace) for case in part]
+    stated = np.array([case.extra.get(PROBABILITY) for case in cases], dtype=np.float64)
+    is_sampled = not np.isnan(stated).all()
+    is_in = ~np.isnan(stated) if is_sampled else np.ones(len(cases), dtype=bool)
+    # A label that nobody drew says nothing of the rest, and a drawn request has that of its sample alone.
+    has_label = np.array([case.expect_status is not None and case.extra.get(SAMPLE_LABEL) != "" for case in cases])
+    aside = int((has_label & ~is_in).sum())
+    notes = [f"{aside:,} labels of requests that were not drawn are left out."] if aside else []
+    decision, cell = np.zeros(len(cases), dtype=np.int8), np.full(len(cases), -1, dtype=np.int8)
+    own_arm = arm or certificate.get("arm")
+    if len(rows := np.flatnonzero(is_in & has_label)):
+        codes = join_columns(each_shard(shard_codes, trace.subset(rows), [policy], own_arm, what="decide"))
+        missing = {policy.policy_id: codes_missing(codes)[0]}
+        check_compared(missing)
+        notes += missing_notes(missing, "these cases")
+        cell[rows] = CELL_OF_CODE[codes[0]]
+        decision[rows] = cell[rows] // CELLS
+    if len(rows := np.flatnonzero(is_in & ~has_label)):
+        decision[rows] = np.concatenate(
+            list(each_shard(shard_status, trace.subset(rows), policy, own_arm, what="decide"))
+        )
+    rows = np.flatnonzero(is_in)
+    columns = StreamColumns(
+        decision=decision[rows],
+        cell=cell[rows],
+        probability=stated[rows] if is_sampled else np.ones(len(rows)),
+        ids=[cases[row].id for row in rows],
+        at=[str(cases[row].extra.get("at") or "") for row in rows],
+        sample=[""] * len(rows),
+        stratum=[str(cases[row].extra.get(STRATUM) or "") if is_sampled else "" for row in rows],
+    )
+    notes = [*notes, *doubt, *check_notes(certificate, trace, str(trace_basis(trace)))]
+    return ordered_steps(columns, "trace", notes)
+
+
+def ordered_steps(columns: StreamColumns, source: str, notes: Sequence[str] = ()) -> StreamSteps:
+    """Rows in the order of their steps: by time, the rows of a sample together at its last one, by id inside.
+
+    Raises:
+      InputError: a request twice, times of some rows alone or of none, strata of unequal probabilities.
+    """
+    wrong = int((~((columns.probability > 0.0) & (columns.probability <= 1.0))).sum())
+    if wrong:
+        rule, remedy = f"{PROBABILITY} must be in (0, 1]", "state with which each request was drawn"
+        raise input_error(Where(source), rule, remedy, f"{wrong:,} of {len(columns.ids):,} rows that are not")
+    _check_ids(columns.ids, source)
+    moments = _moments(columns.at, source)
+    _check_strata(columns, source)
+    order = np.array(sorted(range(len(moments)), key=moments.__getitem__), dtype=np.int64)
+    moved = int((np.diff(order) < 0).sum())
+    sorting = [f"{moved:,} rows were earlier than the one before them; the rows were sorted by time."] if moved else []
+    # A request whose model failed counts in no rate; its row is counted and left out.
+    failed = columns.decision == DECISIONS.index(ERROR)
+    order = order[~failed[order]]
+    groups: dict[Any, list[int]] = {}
+    drawn_together = any(columns.sample)
+    for row in order.tolist():
+        name = columns.sample[row] if drawn_together else columns.stratum[row] and "sample"
+        key: Any = name or row
+        groups[key] = [*groups.pop(key), row] if key in groups else [row]  # at the place of its last row
+    steps = [sorted(rows, key=columns.ids.__getitem__) for rows in groups.values()]
+    rows = np.array([row for step in steps for row in step], dtype=np.int64)
+    names = [key if isinstance(key, str) else "" for key in groups]
+    return StreamSteps(
+        decision=columns.decision[rows],
+        cell=columns.cell[rows],
+        probability=columns.probability[rows],
+        ids=tuple(columns.ids[row] for row in rows),
+        ends=np.cumsum([len(step) for step in steps], dtype=np.int64) - 1,
+        samples=tuple(name if drawn_together else "" for name in names),
+        times=tuple(max(moments[row] for row in step) for step in steps),
+        errors=int(failed.sum()),
+        notes=(*notes, *sorting),
+    )
+
+
+def _check_ids(ids: Sequence[str], source: str) -> None:
+    repeated = [name for name, count in Counter(filter(None, ids)).items() if count > 1]
+    if repeated:
+        value = f"{len(repeated):,} that are there more than once, the first {shown_value(repeated[0])}"
+        rule = "column request_id must name a request once"
+        raise input_error(Where(source), rule, "keep one of its rows", value)
+
+
+def _moments(stated: Sequence[str], source: str) -> list[str]:
+    """Times as texts that sort as time does; '' where no row states one."""
+    if not any(stated):
+        return [""] * len(stated)
+    moments, wrong = [], []
+    for text in stated:
+        try:
+            moments.append(utc_text(datetime.fromisoformat(text)))
+        except ValueError:
+            wrong.append(text)
+    if wrong:
+        value = f"{len(wrong):,} of {len(stated):,} that are not, the first {shown_value(wrong[0])}"
+        rule, remedy = "column at must be a time of ISO 8601 in every row or in none", "complete it, or leave it out"
+        raise input_error(Where(source), rule, remedy, value)
+    return moments
+
+
+def _check_strata(columns: StreamColumns, source: str) -> None:
+    """Within a stratum of a sample all requests must be as likely to be drawn, which the step rests on."""
+    together = any(columns.sample) or any(columns.stratum)
+    chances: dict[tuple[str, str], set[float]] = {}
+    for sample, stratum, chance in zip(columns.sample, columns.stratum, columns.probability.tolist(), strict=True):
+        if together and (sample or stratum):
+            chances.setdefault((sample, stratum), set()).add(chance)
+    if uneven := [name for name, values in chances.items() if len(values) > 1]:
+        value = f"{len(uneven):,} of {len(chances):,} strata with several, the first {shown_value(' '.join(uneven[0]))}"
+        rule = f"{PROBABILITY} must be the same within a stratum of a sample"
+        remedy = "keep column stratum; leave sample and stratum out where each request was drawn by itself"
+        raise input_error(Where(source), rule, remedy, value)

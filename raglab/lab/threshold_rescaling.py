@@ -1,0 +1,674 @@
+"""Thresholds after an upgrade (shore): mapped on split tune, certified again, judged on report (S6.1, S6.4, S6.10)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.breakpoints import swept_paths, threshold_values
+from raglab.decision.learned_cases import hash_queries, learned_cases, with_tuned_cases
+from raglab.decision.measured_trace import held_trace
+from raglab.decision.measurement import measured_tables
+from raglab.decision.sharded_decisions import trace_basis
+from raglab.decision.trace_view import TraceView
+from raglab.gates import GATES, Threshold
+from raglab.html_display import Cell, Fold, display
+from raglab.lab.answer_basis import basis_conflict
+from raglab.lab.carried_labels import LabelValidity, label_validity
+from raglab.lab.certificate_checks import Retest, certificate_defect, retest
+from raglab.lab.certification import (
+    Certification,
+    CertificationSettings,
+    certification_key,
+    certify_alone,
+    checked_settings,
+    grid,
+    need_line,
+    pilot_trace,
+)
+from raglab.lab.certified_losses import COST, count_rates, pilot_counts
+from raglab.lab.decision_fitting import fit_decision
+from raglab.lab.gate_fitting import fit_fused_gate
+from raglab.lab.looks import Look, recorded_looks, split_queries
+from raglab.misuse import takes
+from raglab.policy_sections import EXPECTED_COST
+from raglab.replay import cases_by_shard, each_shard
+from raglab.robustness import quantile_map
+from raglab.signals import SignalSet
+from raglab.store.policies import Policy
+from raglab.store.traces import StudyTrace
+from raglab.thresholds import policy_thresholds
+from raglab.values import Case, Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Method = Literal["quantile", "isotonic", "refit"]
+METHODS = ("quantile", "isotonic", "refit")
+LEAST_OK = 20  # questions labelled ok below which all questions are mapped on
+UNMEASURED = "not measured: the signal is missing or constant"
+CLIPPED = "clipped: the threshold lies outside the scores of the old trace"
+REFITTED = "refit on the new cases"
+COLUMNS = ["path", "from", "to", "passes_from", "passes_to", "note"]
+HELD_BACK = ("certify", "report")  # splits that no threshold is mapped on
+DELTA = 0.1  # error of the promise where nothing states another
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class RescaledThresholds:
+    """A policy for another encoder, reranker, chunking, index, model or arm, and what can be promised of it.
+
+    Attributes:
+      policy: with its certificate where it is certified, else without one.
+      table: a row a threshold: `path`, `from`, `to`, the shares `passes_from` and `passes_to` of the questions that it
+        was mapped on, `note`.
+      labels: which labels stay valid.
+      certification: of the policy on split certify of the new trace; None where it was not tested.
+      judged: its targets on split report of the new trace; None without that split or without targets.
+      unmapped: the same of the policy with its old thresholds.
+      delta: error that this look may spend; NaN where nothing was tested.
+      look: number of this look at the certify questions, 0 where nothing was tested.
+      hypotheses: policies that the certify questions may have chosen; their number divides delta for the test.
+      missing: what a promise lacks, a sentence each.
+      notes: what a reader must know, a sentence each.
+    """
+
+    policy: Policy
+    table: pd.DataFrame
+    labels: LabelValidity | None = None
+    certification: Certification | None = None
+    judged: Retest | None = None
+    unmapped: Retest | None = None
+    delta: float = float("nan")
+    look: int = 0
+    hypotheses: int = 1
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def certified(self) -> bool:
+        """Whether the policy carries a new certificate."""
+        return self.certification is not None and self.certification.policy is not None
+
+    def frame(self) -> pd.DataFrame:
+        """Thresholds before and after, a row a threshold; `note` names the ones that were not measured and stay."""
+        return self.table.copy()
+
+    def __repr__(self) -> str:
+        moved = int((self.table["from"] != self.table["to"]).sum())
+        sizes = f"{moved} of {len(self.table)} thresholds moved, {'certified' if self.certified else 'not certified'}"
+        return f"{type(self).__name__}(policy {self.policy.policy_id}: {sizes})"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: thresholds, promises, labels, and what is missing."""
+        mark: Any = "good" if self.certified else "bad"
+        spent = f"{self.delta:.3g}, look {self.look}, 1 of {self.hypotheses:,} policies" if self.look else "none"
+        facts: list[tuple[Cell | str, ...]] = [
+            ("policy", self.policy.policy_id),
+            ("certified", Cell("yes" if self.certified else "no", mark=mark)),
+            ("delta spent", spent),
+            ("on split report", "not judged" if self.judged is None else self.judged.verdict),
+            ("unmapped there", "not judged" if self.unmapped is None else self.unmapped.verdict),
+        ]
+        rows = [
+            (path, f"{old:.4g}", f"{new:.4g}", f"{before:.3f}", f"{after:.3f}", note)
+            for path, old, new, before, after, note in self.table.itertuples(index=False)
+        ]
+        labels = [] if self.labels is None else [tuple(map(str, row)) for row in self.labels.table.to_numpy().tolist()]
+        folds = [
+            Fold("thresholds", rows, len(rows), COLUMNS, open=True),
+            Fold("labels", labels, None, ("kind", "cases", "valid", "uncertain", "lost", "why")),
+            *(
+                Fold(title, [(f"{place + 1}", text) for place, text in enumerate(texts)], open=True)
+                for title, texts in (("missing", self.missing), ("notes", self.notes))
+                if texts
+            ),
+        ]
+        return display("Rescaled thresholds", facts, folds)
+
+
+class Promised(NamedTuple):
+    """What is to be promised: targets, costs of `expected_cost`, the budget delta, and the old certificate where valid.
+
+    sentences: why the old certificate is not read, or nothing.
+    """
+
+    targets: dict[str, float]
+    costs: metrics.Costs | None
+    delta: float
+    stated: Mapping[str, Any] | None
+    sentences: tuple[str, ...]
+
+
+class Mapped(NamedTuple):
+    """A policy with its thresholds moved, the table of them, and what a reader must know."""
+
+    policy: Policy
+    rows: list[tuple[str, float, float, float, float, str]]
+    notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class LookResult(NamedTuple):
+    """Outcome on split certify: see `RescaledThresholds`."""
+
+    certification: Certification | None
+    missing: tuple[str, ...]
+    delta: float = float("nan")
+    look: int = 0
+    hypotheses: int = 1
+
+
+@takes(trace="trace", policy="policy", to="trace")
+def rescale_thresholds(
+    trace: TraceView,
+    policy: Policy,
+    *,
+    to: TraceView,
+    method: Method = "quantile",
+    targets: Mapping[str, float] | None = None,
+    delta: float | None = None,
+    arm: str | None = None,
+    to_arm: str | None = None,
+    looks: str | Path | None = None,
+) -> RescaledThresholds:
+    """Policy for the same questions through another encoder, reranker, chunking, index, model or arm.
+
+    Thresholds are mapped on split `tune` (without one, on all cases that are not of split certify or report), certified
+    on split `certify` of `to` and judged on split `report` of `to`. What a promise lacks is stated in `missing`. A
+    threshold stays as it is where the scores of both traces are the same, and where its signal is missing or constant
+    in either trace; the column `note` says so. Counts of hits, and fits on answers or the cosine, are not mapped.
+
+    *Validity.* The null hypothesis is that the mapped policy breaks a target on the traffic that the certify cases are
+    drawn from, retrieved as in `to`. Its p-value is that of `certify_policy`. Mapping never looks at the certify cases,
+    so on cases of which nobody made a certificate the test is at delta. A certificate on the same cases is counted as a
+    look; look j ≥ 2 may spend delta / (j (j − 1)), and these sum to delta. The old policy may have been chosen on the
+    same cases among m candidates (`Certificate.hypotheses`): the mapped policy is then one of m, each fixed without
+    these cases, and from which of the policies of looks 2 … j − 1 a later upgrade starts may depend on these cases too,
+    in at most 2^(j − 2) ways. So the test is at delta / (j (j − 1) · m · 2^(j − 2)) (union bound).
+    *Assumption:* what is tried at each look, and targets, do not depend on these cases in another way.
+
+    Args:
+      trace: the questions with the old hits; in memory, or of shards (`Trace.open`).
+      policy: for the old hits.
+      to: the same questions, labels and splits with the new hits; in memory, or of shards.
+      method: `quantile`, the same share of the questions labelled ok passes (of all questions where fewer than 20 are
+        labelled ok); `isotonic`, the new score expected at the threshold, by monotone regression on the same questions;
+        `refit`, on the new cases alone the cheapest policy of `raglab.lab.grid` whose p-value there is at most delta,
+        else that of the lowest p-value, with its fused gate or decision model fitted again.
+      targets: rate -> highest value; those of the policy's certificate where not given.
+      delta: error of a promise on fresh cases, and of all later looks at them together, in (0, 0.5); that of the
+        policy's certificate where not given, else 0.1.
+      arm: of `trace`; the first where not given.
+      to_arm: of `to`; `arm` where not given.
+      looks: file that remembers every look at the certify cases, as for `certify_policy`; without it a look that failed
+        is forgotten.
+
+    Raises:
+      ValueError: other questions, labels or splits; a fused gate or a decision model under `quantile` or `isotonic`;
+        `refit` without targets; settings that `certify_policy` refuses; a policy that learned from the certify cases;
+        a signal of the user that `to` lacks.
+
+    Source: rules S6.1, S6.3, S6.4, S6.10.
+
+    Example: `raglab.rescale_thresholds(trace, certified.policy, to=new_trace, looks="looks.jsonl")`.
+    """
+    import pandas as pd
+
+    new_arm = arm if to_arm is None else to_arm
+    promised = _promised(policy, targets, delta)
+    _check_method(policy, method, promised)
+    _check_same_cases(trace, to)
+    labels = label_validity(trace, to)
+    here, there = _mapping_cases(trace), _mapping_cases(to)
+    mapped = _mapped_thresholds(here, there, policy, method, (arm, new_arm))
+    if method == "refit":
+        mapped = _refitted(there, mapped, promised, new_arm)
+    mapped = mapped._replace(policy=_remembered(mapped.policy, policy, there, method))
+    tested = _tested(to, policy, mapped.policy, promised, new_arm, None if looks is None else Path(looks))
+    judged, unmapped, doubts = _judged(to, policy, mapped.policy, promised, new_arm)
+    certification = tested.certification
+    certified = None if certification is None else certification.policy
+    return RescaledThresholds(
+        policy=mapped.policy if certified is None else certified,
+        table=pd.DataFrame(mapped.rows, columns=COLUMNS),
+        labels=labels,
+        certification=certification,
+        judged=judged,
+        unmapped=unmapped,
+        delta=tested.delta,
+        look=tested.look,
+        hypotheses=tested.hypotheses,
+        missing=(*mapped.missing, *tested.missing),
+        notes=(*mapped.notes, *_label_notes(to, labels), *_look_notes(tested, looks), *doubts),
+    )
+
+
+def _promised(policy: Policy, targets: Mapping[str, float] | None, delta: float | None) -> Promised:
+    """Targets, costs and budget: those given, else those of the policy's certificate."""
+    defect = certificate_defect(policy)
+    stated = None if defect else policy.certificate
+    rows = stated or {}
+    promises = {str(promise["name"]): float(promise["alpha"]) for promise in rows.get("promises", ())}
+    wanted = promises if targets is None else dict(targets)
+    budget = float(rows.get("budget", rows.get("delta", DELTA))) if delta is None else delta
+    if wanted:
+        checked_settings(wanted, rows.get("costs"), budget, None, again=True, looks=None)
+    metrics.check_delta(budget)
+    costs = rows.get("costs") if COST in wanted else None
+    sentences = (f"The old certificate is not read: {defect}",) if defect else ()
+    return Promised(wanted, costs, budget, stated, sentences)
+
+
+def _check_method(policy: Policy, method: str, promised: Promised) -> None:
+    if method not in METHODS:
+        msg = f"method must be one of {', '.join(METHODS)}, got {method!r}."
+        raise ValueError(msg)
+    if method == "refit" and not promised.targets:
+        msg = "method refit must have targets to choose by, got none; state targets={'hallucination_rate': 0.1}."
+        raise ValueError(msg)
+    fitted = "a fused gate" if policy.fused.enabled else "a decision model"
+    if method != "refit" and (policy.fused.enabled or policy.decision.rule == EXPECTED_COST):
+        remedy = "fit it on the new cases (method='refit'), or switch it off"
+        msg = f"{fitted} can not be moved, since its weights are of the old scores, got method {method!r}; {remedy}."
+        raise ValueError(msg)
+
+
+def _sort_key(case: Case) -> tuple[str, ...]:
+    """What tells a case from others in both traces, for a pairing that no order of the rows changes."""
+    selected = "\n".join(case.selected_sources)
+    return case.query, case.split or "", case.expect_status or "", selected, case.id
+
+
+def _sorted_rows(cases: Sequence[Case]) -> list[int]:
+    return sorted(range(len(cases)), key=lambda row: _sort_key(cases[row]))
+
+
+def _all_cases(trace: TraceView) -> list[Case]:
+    return list(chain.from_iterable(cases_by_shard(trace)))
+
+
+def _check_same_cases(trace: TraceView, to: TraceView) -> None:
+    """Refuse traces of other questions, splits or labels."""
+    keys = [[_sort_key(case) for case in _all_cases(view)] for view in (trace, to)]
+    remedies = {
+        1: ("questions", "retrieve the same cases both times"),
+        2: ("splits", "deal the splits before either trace is built"),
+        3: ("labels", "a question has one label, whatever is retrieved: correct it in both"),
+    }
+    for width, (what, remedy) in remedies.items():
+        before, after = (Counter(key[:width] for key in of_trace) for of_trace in keys)
+        differing = max((before - after).total(), (after - before).total())
+        if differing:
+            rule = f"trace and to must hold the same {what}"
+            msg = f"{rule}, got {differing:,} of {len(keys[0]):,} cases that differ; {remedy}."
+            raise ValueError(msg)
+
+
+def _mapping_cases(trace: TraceView) -> TraceView:
+    """Cases that thresholds are mapped on: split tune, else all that are not held back.
+
+    Raises:
+      ValueError: every case is held back.
+    """
+    view: Any = trace
+    names = {case.split for case in _all_cases(trace)}
+    if names <= {None} or names == {"tune"}:
+        return trace
+    if "tune" in names:
+        tune: TraceView = view.split("tune")
+        return tune
+    rows = [row for row, case in enumerate(_all_cases(trace)) if case.split not in HELD_BACK]
+    if not rows:
+        held = ", ".join(sorted(map(str, names)))
+        msg = f"thresholds must be mapped on cases of split tune or of none, got {held} alone; give the whole trace."
+        raise ValueError(msg)
+    rest: TraceView = view.subset(rows)
+    return rest
+
+
+class Scores(NamedTuple):
+    """What movable thresholds are compared with at depth 0, by path, [Q] each, more passes; known: the signals."""
+
+    by_path: dict[str, NDArray[np.float64]]
+    known: SignalSet
+
+
+def shard_scores(trace: TraceData, policy: Policy, arm: str | None) -> Scores:
+    """Scores of one trace in memory; pure, so that any worker may measure a shard."""
+    thresholds, evidence = policy_thresholds([policy]), measured_tables(trace, policy, arm).evidence
+    fixed_gates = {gate.name for gate in GATES if not gate.moved}  # fitted, or of the answers: no embedder's scale
+    by_path = {}
+    for path, swept in swept_paths(evidence.known).items():
+        if path.startswith("decision."):  # costs are no scores of an embedder
+            continue
+        if not (swept.whole or policy.value(path) is None or swept.section in fixed_gates):
+            by_path[path] = _passes_above(swept) * threshold_values(evidence, thresholds, path, 0)[0]
+    return Scores(by_path, evidence.known)
+
+
+def _varies(scores: NDArray[np.float64]) -> bool:
+    """Whether the scores of a signal differ at all, among the cases that have one."""
+    known = scores[np.isfinite(scores)]
+    return len(known) > 0 and bool(known.min() < known.max())
+
+
+def _passes_above(swept: Threshold) -> float:
+    """Sign that makes more of a score pass."""
+    return 1.0 if swept.side == "floor" else -1.0
+
+
+def _all_scores(trace: TraceView, policy: Policy, arm: str | None, order: Sequence[int]) -> Scores:
+    """Scores of all cases in an order."""
+    parts = list(each_shard(shard_scores, trace, policy, arm, what="measure"))
+    by_path = {path: np.concatenate([part.by_path[path] for part in parts])[order] for path in parts[0].by_path}
+    return Scores(by_path, parts[0].known)
+
+
+def _mapped_thresholds(
+    here: TraceView, there: TraceView, policy: Policy, method: Method, arms: tuple[str | None, str | None]
+) -> Mapped:
+    """Policy whose thresholds are moved to the scores of the new cases."""
+    # A decision model does not act on thresholds, and would be refused on hits of another arm.
+    plain = policy.replace("decision.rule", "chain") if policy.decision.rule == EXPECTED_COST else policy
+    pairs = [(view, _all_cases(view)) for view in (here, there)]
+    orders = [_sorted_rows(cases) for _, cases in pairs]
+    before, after = (
+        _all_scores(view, plain, arm, order) for (view, _), arm, order in zip(pairs, arms, orders, strict=True)
+    )
+    # Questions labelled ok are those that an answer may be lost of, so that their share is kept.
+    is_ok = np.array([pairs[0][1][row].expect_status == Status.ok.name for row in orders[0]], dtype=bool)
+    notes = []
+    if is_ok.sum() < LEAST_OK:
+        notes.append(
+            f"Fewer than {LEAST_OK} questions are labelled ok ({int(is_ok.sum())}): mapped on all {len(is_ok):,}."
+        )
+        is_ok[:] = True
+    rows, changes, missing = [], list[Any](), []
+    thresholds = swept_paths(before.known)
+    for path, of_all in before.by_path.items():
+        swept, value = thresholds[path], float(policy.value(path))
+        old, new = of_all[is_ok], after.by_path[path][is_ok]
+        if not (_varies(old) and _varies(new)):
+            rows.append((path, value, value, np.nan, np.nan, UNMEASURED))
+            if _is_acting(policy, swept) and _varies(old):
+                missing.append(f"{path} is not mapped: its signal is missing or constant in the new trace.")
+            continue
+        sign = _passes_above(swept)
+        moved, note = _moved(sign * value, old, new, method)
+        bounded = value if moved == sign * value else float(np.clip(sign * moved, swept.low, swept.high))
+        changes += [path, bounded] if bounded != value else []
+        shares = [float((scores >= sign * at).mean()) for scores, at in ((old, value), (new, bounded))]
+        rows.append((path, value, bounded, shares[0], shares[1], note))
+    if policy.confidence.fallback == "cosine" and policy.confidence.calibration is not None:
+        notes.append("The calibrated cosine is not mapped: fit it on the new trace (raglab.lab.calibrate_cosine).")
+    if own := policy_thresholds([policy]).own:
+        notes.append(f"Thresholds of own gates are not mapped: {', '.join(own)}.")
+    return Mapped(policy.replace(*changes, "certificate", None), rows, tuple(notes), tuple(missing))
+
+
+def _is_acting(policy: Policy, swept: Threshold) -> bool:
+    """Whether the gate or rule of a threshold is switched on, as far as it has a switch."""
+    return swept.section == "resolver" or bool(policy.value(f"{swept.section}.enabled"))
+
+
+def _moved(threshold: float, old: NDArray[np.float64], new: NDArray[np.float64], method: Method) -> tuple[float, str]:
+    """Threshold on the new scores, more passes, and a note; the same where the scores are the same."""
+    if method == "isotonic":
+        if np.array_equal(old, new, equal_nan=True):
+            return threshold, ""
+        moved, is_clipped = isotonic_map(threshold, old, new)
+        return moved, CLIPPED if is_clipped else ""
+    if np.array_equal(np.sort(old), np.sort(new), equal_nan=True):
+        return threshold, ""
+    return quantile_map(threshold, old, new), ""
+
+
+def isotonic_map(threshold: float, source: NDArray[np.float64], target: NDArray[np.float64]) -> tuple[float, bool]:
+    """New score that is expected at a threshold on the old score, and whether the threshold lies outside all old ones.
+
+    Monotone least squares of the target on the source over the same questions; outside the range it is clipped. A
+    higher threshold never maps to a lower one. Where the scores are weakly related the line is flat, so that the share
+    that passes is not kept.
+
+    Args:
+      threshold: for the source. source, target: scores of the same questions, [Q]; NaN or infinite ones are left out.
+
+    Source: Barlow and others 1972 (pool adjacent violators).
+
+    Example:
+      >>> isotonic_map(0.5, np.array([0.0, 1.0]), np.array([10.0, 30.0]))
+      (20.0, False)
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    is_paired = np.isfinite(source) & np.isfinite(target)
+    x, y = source[is_paired], target[is_paired]
+    if not len(x):
+        msg = "source and target must both have scores for some question, got none; score the same questions twice."
+        raise ValueError(msg)
+    order = np.lexsort((y, x))  # not that of the rows: sums must not depend on it
+    regression = IsotonicRegression(out_of_bounds="clip").fit(x[order], y[order])
+    is_clipped = not x.min() <= threshold <= x.max()
+    return float(regression.predict(np.array([np.clip(threshold, x.min(), x.max())]))[0]), is_clipped
+
+
+def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str | None) -> Mapped:
+    """Policy chosen on the new cases alone: the cheapest whose p-value is at most delta, else the least p-value."""
+    start, cases, notes = mapped.policy, there, list(mapped.notes)
+    if start.decision.rule == EXPECTED_COST and start.decision.model is not None:
+        model = start.decision.model
+        group = None if model.groups is None else model.groups.attribute
+        start = fit_decision(cases, start, signals=tuple(model.parts), group=group, arm=arm)
+        notes.append("The decision model is fitted again, with seed 0.")
+    if start.fused.enabled:
+        start = fit_fused_gate(cases, start, arm=arm).policy
+        notes.append("The fused gate is fitted again by method logistic, seed 0: a policy does not state how.")
+    view: Any = held_trace(cases)
+    with pilot_trace(view, start, arm) as pilot:
+        offered = grid(pilot, start, arm)
+        counts = pilot_counts(pilot, offered, list(promised.targets), promised.costs, arm)
+    p = counts.losses.p(np.array(list(promised.targets.values()))).max(axis=1)
+    passing = np.flatnonzero(p <= promised.delta)
+    cost = counts.losses.cost
+    place = (
+        min(passing.tolist(), key=lambda at: (cost[at], p[at]))
+        if len(passing)
+        else min(range(len(offered)), key=lambda at: (p[at], cost[at]))
+    )
+    lead = f"Refit on {len(there):,} new cases among {len(offered):,} policies: p-value {p[place]:.3g} there"
+    notes.append(f"{lead}{'' if len(passing) else f', above {promised.delta:g}, the lowest there is'}.")
+    return Mapped(
+        offered[place],
+        _refitted_rows(mapped.rows, start, offered[place]),
+        (*notes, *counts.notes),
+        mapped.missing,
+    )
+
+
+def _refitted_rows(
+    rows: Sequence[tuple[str, float, float, float, float, str]], start: Policy, chosen: Policy
+) -> list[tuple[str, float, float, float, float, str]]:
+    """Table of the thresholds after a refit: those that the mapping moved, and those that the grid chose."""
+    refitted = []
+    for path, old, mapped, before, after, note in rows:
+        value = float(chosen.value(path))
+        is_same = value == mapped
+        refitted.append((path, old, value, before, after if is_same else np.nan, note if is_same else REFITTED))
+    known = {row[0] for row in rows}
+    learned = (path for path in ("fused.min_fused", "decision.ratio") if path not in known)
+    refitted += [
+        (path, float(start.value(path)), float(chosen.value(path)), np.nan, np.nan, REFITTED)
+        for path in learned
+        if chosen.value(path) != start.value(path)
+    ]
+    return refitted
+
+
+def _remembered(policy: Policy, old: Policy, there: TraceView, method: Method) -> Policy:
+    """Policy that keeps the cases its thresholds were mapped on, where they moved and it keeps no other set."""
+    is_moved = policy.policy_id != old.policy_id
+    if not (is_moved and (method == "refit" or policy.tuned_on is None)):
+        return policy
+    return with_tuned_cases(policy, [case.query for case in _all_cases(there)])
+
+
+def _tested(
+    to: TraceView, old: Policy, policy: Policy, promised: Promised, arm: str | None, looks: Path | None
+) -> LookResult:
+    """Certification on split certify of the new trace, as a further look where these cases were certified on."""
+    view: Any = to
+    by_split = split_queries(to)
+    if "certify" not in by_split:
+        return LookResult(None, ("No case of the new trace is of split certify: nothing can be promised of it.",))
+    if promised.sentences:
+        return LookResult(None, promised.sentences)
+    if not promised.targets:
+        return LookResult(None, ("No targets are stated, and the policy carries no certificate: nothing is promised.",))
+    cases = view.split("certify")
+    if promised.stated is not None and basis_conflict(promised.stated["basis"], trace_basis(cases)):
+        value = f"those of the old certificate by {promised.stated['basis']}"
+        return LookResult(None, (f"The new certify cases are judged by {trace_basis(cases)}, {value} (rule S6.3).",))
+    reuse = _reuse(old, by_split, promised)
+    if isinstance(reuse, str):
+        return LookResult(None, (reuse,))
+    plan = _look_plan(cases, policy, promised, arm, looks, reuse)
+    certification = certify_alone(view, policy, plan)
+    missing = _unkept(certification) if certification.policy is None else ()
+    return LookResult(certification, missing, plan.delta, plan.least.number, plan.divisor)
+
+
+class Reuse(NamedTuple):
+    """Earlier certificate on the certify cases: its looks, the error spent, and the policies it chose among."""
+
+    looks: int = 0
+    spent: float = 0.0
+    hypotheses: int = 1
+
+
+def _reuse(old: Policy, by_split: Mapping[str | None, Sequence[str]], promised: Promised) -> Reuse | str:
+    """What the old policy knows of the certify cases, or why nothing valid can be said on them."""
+    stated = promised.stated
+    learned_on = {hashed for hashed in (old.tuned_on, old.fused.fitted_on) if hashed is not None}
+    if old.decision.model is not None and old.decision.model.fitted_on is not None:
+        learned_on.add(old.decision.model.fitted_on)
+    certified_on = {*old.learned_cases, *(() if stated is None else (str(stated["cases_hash"]),))} - learned_on
+    for hashed in sorted(certified_on):
+        (overlap,) = learned_cases([old.model_copy(update={"tuned_on": hashed})], by_split, ("certify",))
+        if "policy" not in overlap.parts:
+            continue
+        if stated is None or hashed != stated["cases_hash"]:
+            return (
+                f"The policy was certified before on {overlap.k:,} of the {overlap.n:,} certify cases, and does not "
+                "state among how many candidates: take new cases, or the policy with that certificate."
+            )
+        chosen_among = int(stated.get("hypotheses", 0)) or int(stated.get("candidates", 1))
+        return Reuse(int(stated["looks"]), float(stated["spent"]), chosen_among)
+    return Reuse()
+
+
+def look_delta(delta: float, look: int) -> float:
+    """Error that a look at the same cases may spend: delta of the first; later ones spend delta together.
+
+    Args:
+      delta: error of a promise on fresh cases.
+      look: number of the look, from 1.
+
+    Example:
+      >>> look_delta(0.1, 1), look_delta(0.1, 2), round(look_delta(0.1, 3), 4)
+      (0.1, 0.05, 0.0167)
+    """
+    return delta if look == 1 else delta / (look * (look - 1))
+
+
+def _look_plan(
+    cases: StudyTrace, policy: Policy, promised: Promised, arm: str | None, looks: Path | None, reuse: Reuse
+) -> CertificationSettings:
+    """Settings of this look: its number, its share of delta, and by how much the level of its test is divided."""
+    targets, names = promised.targets, list(promised.targets)
+    cases_hash = hash_queries(case.query for case in _all_cases(cases))
+    deltas = {} if looks is None else recorded_looks(looks, cases_hash)
+    number = max(len(deltas), reuse.looks) + 1
+    # The same certification again is the same look: its key is that of the share it had then.
+    if deltas:
+        counts = count_rates(cases, [policy], names, arm, promised.costs)
+        for earlier in range(reuse.looks + 1, number):
+            share = look_delta(promised.delta, earlier)
+            key = certification_key([policy], counts, targets, share, arm or cases.arms[0], promised.costs)
+            if key in deltas:
+                number = earlier
+                deltas = dict(list(deltas.items())[: list(deltas).index(key)])
+                break
+    delta = look_delta(promised.delta, number)
+    return CertificationSettings(
+        targets=targets,
+        costs=promised.costs,
+        delta=delta,
+        arm=arm,
+        again=number > 1,
+        looks=looks,
+        divisor=reuse.hypotheses * 2 ** (number - 2) if number > 1 else 1,
+        hypotheses=reuse.hypotheses,
+        budget=promised.delta,
+        least=Look(number, max(sum(deltas.values()), reuse.spent) + delta),
+    )
+
+
+def _unkept(certification: Certification) -> tuple[str, ...]:
+    """What a certification that failed lacks, a sentence each."""
+    certificate = certification.certificate
+    sentences = [f"{certificate.reason[0].upper()}{certificate.reason[1:]}."]
+    for promise in certificate.promises:
+        if promise.n and promise.bound <= promise.alpha:
+            continue
+        if promise.name in certification.needs:
+            sentences.append(need_line(promise.name, certification.needs[promise.name]))
+        else:
+            bound = f"an upper bound of {promise.bound:.4g} on {promise.n:,} cases" if promise.n else "no case"
+            sentences.append(f"{promise.name} ≤ {promise.alpha:g} has {bound}: these certify {promise.bound:.4g}.")
+    return tuple(sentences)
+
+
+def _judged(
+    to: TraceView, old: Policy, policy: Policy, promised: Promised, arm: str | None
+) -> tuple[Retest | None, Retest | None, tuple[str, ...]]:
+    """Verdict of split report on the mapped and on the old thresholds, and why there is none."""
+    view: Any = to
+    if not promised.targets or "report" not in {case.split for case in _all_cases(to)}:
+        return None, None, ()
+    cases, doubts = view.split("report"), list[str]()
+    results: list[Retest | None] = []
+    for name, judged in (("mapped", policy), ("old", old)):
+        try:
+            results.append(retest(judged, cases, promised.targets, delta=promised.delta, arm=arm, costs=promised.costs))
+        except ValueError as error:  # too many answers missing, or a model of other hits
+            results.append(None)
+            doubts.append(f"The {name} policy is not judged on split report: {error}")
+    return results[0], results[1], tuple(doubts)
+
+
+def _label_notes(to: TraceView, labels: LabelValidity) -> tuple[str, ...]:
+    """How many cases to certify on have labels that may not hold."""
+    doubtful = labels.doubtful[[case.split == "certify" for case in _all_cases(to)]]
+    if not doubtful.any():
+        return ()
+    count = f"{int(doubtful.sum()):,} of {len(doubtful):,} certify cases have a label that is uncertain or lost"
+    return (f"{count}; they are scored as they stand: what the new hits do not hold is not correct.",)
+
+
+def _look_notes(tested: LookResult, looks: str | Path | None) -> tuple[str, ...]:
+    """How often the certify cases were used."""
+    if tested.look < 2:
+        return ()
+    known = "" if looks is not None else "; without looks= a look that failed is forgotten"
+    level = f"{tested.delta / tested.hypotheses:.3g}, as one of {tested.hypotheses:,} that these cases may have chosen"
+    lead = f"The certify cases were used before: look {tested.look} may spend {tested.delta:.3g}"
+    return (f"{lead}, and the policy is tested at {level}{known}.",)

@@ -1,0 +1,162 @@
+"""Streams, statements and fixed samples of `experiments/monitoring.py`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from raglab.extensions.monitoring.betting import bet, log_bar, opening_wealth
+from raglab.metrics import binomial_p
+
+FOLDER = Path(raglab.__file__).parents[1] / "experiments"
+NULLS = ("at the bound", "0.5 alpha", "blocks of 0.5 and 1.5 alpha", "by the past")
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[Any]:
+    """The script as a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path, str(FOLDER)])  # at the end: tests have modules of other scripts' names
+        module = importlib.import_module("monitoring")
+    yield module
+    del sys.modules[module.__name__]
+
+
+def drawn(script: Any, setting: str, inclusion: str, shape: tuple[int, int], seed: int = 0) -> Any:
+    """Streams of a setting at alpha 0.1."""
+    return script.drawn(script.SETTINGS[setting], inclusion, 0.1, shape, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("below", [False, True])
+@pytest.mark.parametrize("inclusion", ["equal", "two levels"])
+@pytest.mark.parametrize(("start", "stop"), [(0, 700), (250, 500)])
+def test_counts_state_what_the_bets_state(script: Any, inclusion: str, start: int, stop: int, below: bool) -> None:  # noqa: FBT001
+    """At every row of every stream; some state something, some do not."""
+    setting = "0.5 alpha" if below else "1.5 alpha"
+    streams, wealth = drawn(script, setting, inclusion, (30, 700)), opening_wealth(-0.1, 0.9, below=below)
+    path, _ = bet(wealth, streams.steps[streams.kinds[:, start:stop]])
+    for bar in (1.0, log_bar(0.05)):
+        stated = script.statements(streams, wealth, bar, start, stop)
+        assert np.array_equal(stated, path >= bar)
+        assert stated.any()
+        assert not stated.all()
+
+
+def test_a_request_without_label_and_a_common_weight_move_no_wealth(script: Any) -> None:
+    """Rows labelled with probability 0.2 weigh 5; the other requests are steps of 0."""
+    streams = drawn(script, "2 alpha", "equal", (5, 200))
+    steps = streams.steps[streams.kinds]
+    requests = np.zeros((5, 1000))
+    requests[:, 3::5] = 5.0 * steps
+    path, _ = bet(opening_wealth(-0.1, 0.9), steps)
+    weighted, _ = bet(opening_wealth(-0.5, 4.5), requests)
+    assert weighted[:, 3::5] == pytest.approx(path)
+    assert weighted[:, 7::5] == pytest.approx(path[:, :-1])
+
+
+@pytest.mark.parametrize("setting", NULLS)
+def test_the_promise_holds_at_every_row(script: Any, setting: str) -> None:
+    """The mean of p so far is alpha at most; that of the blocks ends at alpha."""
+    excess = drawn(script, setting, "equal", (50, 1000)).excess
+    assert excess.max() <= script.ROUNDING
+    if setting == "blocks of 0.5 and 1.5 alpha":
+        assert excess[:, ::20] == pytest.approx(0.0)
+        assert excess.min() == pytest.approx(-0.5)
+
+
+def test_the_past_matters(script: Any) -> None:
+    """After an error p is half of alpha; it is above alpha where enough was saved."""
+    streams = drawn(script, "by the past", "equal", (50, 1000))
+    p = np.diff(streams.excess, axis=1) + 0.1
+    assert p[:, 1:][streams.kinds[:, :-1] == 1] == pytest.approx(0.05)
+    assert p.max() == pytest.approx(0.15)
+
+
+def test_weighted_rows_have_the_mean_of_the_requests(script: Any) -> None:
+    """Both levels, at the bound: steps have mean 0 to within four standard errors, plain errors do not."""
+    streams = drawn(script, "at the bound", "two levels", (100, 2000))
+    steps = streams.steps[streams.kinds]
+    assert set(np.unique(streams.kinds)) == {0, 1, 2, 3}
+    assert abs(steps.mean()) < 4.0 * steps.std() / sqrt(steps.size)
+    assert (streams.kinds % 2).mean() > 0.13
+
+
+@pytest.mark.parametrize("window", [None, 100, 250])
+def test_processes_share_half_of_delta(script: Any, window: int | None) -> None:
+    """At most; each but the first opens after whole windows and lives four of them."""
+    starts, stops, shares = zip(*script.processes(window, 10_000), strict=True)
+    assert sum(shares) <= script.DELTA / 2.0 + 1e-12
+    assert (starts[0], stops[0]) == (0, 10_000)
+    assert list(starts[1:]) == (list(range(window, 10_000, window)) if window else [])
+    assert all(
+        stop == min(10_000, start + 4 * (window or 0)) for start, stop in zip(starts[1:], stops[1:], strict=True)
+    )
+
+
+@pytest.mark.parametrize("inclusion", ["equal", "two levels"])
+def test_false_alarms_and_false_held_are_rare_at_the_bound(script: Any, inclusion: str) -> None:
+    """Of 300 streams, half of delta each and three standard errors; a test repeated without correction is not."""
+    frame = script.measured("at the bound", inclusion, 0.1, (300, 2000), 0)
+    most = script.DELTA / 2.0 + 3.0 * sqrt(0.05 * 0.95 / 300)
+    for column in ("false no window", "false window 500", "false held"):
+        assert (frame[column] < np.inf).mean() <= most
+    if inclusion == "equal":
+        assert (frame["last 500"] < np.inf).mean() > 2.0 * most
+
+
+def test_an_alarm_may_be_true_of_its_window_alone(script: Any) -> None:
+    """In blocks the windows that open with a bad one alarm truly; such alarms are not counted as false."""
+    frame = script.measured("blocks of 0.5 and 1.5 alpha", "equal", 0.1, (200, 10_000), 0)
+    assert (frame["alarm window 500"] < np.inf).sum() > 2 * (frame["false window 500"] < np.inf).sum()
+    assert (frame["false window 500"] >= frame["alarm window 500"]).all()
+
+
+def test_a_window_shortens_the_delay(script: Any) -> None:
+    """After a break at row 600 of 3,000; delays count from the break, and streams that alarm before are left out."""
+    frame = script.measured("0.5, then 2 alpha", "equal", 0.1, (100, 3000), 0)
+    assert (frame["rupture"] == 600.0).all()
+    late = {name: (frame[f"alarm {name}"] - frame["rupture"]).median() for name in ("no window", "window 250")}
+    assert late["window 250"] < late["no window"]
+    rows = pd.DataFrame({"alarm x": [50.0, 130.0, 150.0, np.inf], "rupture": 100.0})
+    assert script.delay(rows, "x").endswith("]: 50; –")
+    assert script.delay(rows, "x").startswith("0.667 ")
+
+
+@pytest.mark.parametrize(("alpha", "rival"), [(0.1, 0.2), (0.1, 0.05), (0.02, 0.04)])
+def test_the_fixed_sample_has_its_power_and_no_smaller_one_has(script: Any, alpha: float, rival: float) -> None:
+    """By the exact binomial test at delta / 2, counted from its own side."""
+
+    def power(n: int) -> float:
+        k = np.arange(n + 1)
+        if rival < alpha:  # few errors reject
+            least = k[binomial_p(k, n, alpha) <= 0.05]
+            return float(binomial_p(least.max(), n, rival)) if len(least) else 0.0
+        most = k[1.0 - np.append(0.0, binomial_p(k[:-1], n, alpha)) <= 0.05]  # as many errors or more
+        return 1.0 - float(binomial_p(most.min() - 1, n, rival)) if len(most) else 0.0
+
+    size = int(script.fixed_sizes(alpha, rival).split("; ")[0].replace(",", ""))
+    assert power(size) >= 0.8
+    assert all(power(n) < 0.8 for n in range(1, size))
+
+
+def test_the_same_seed_prints_the_same_tables(
+    script: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Five tables for each alpha."""
+    monkeypatch.setattr(sys, "argv", ["monitoring.py", "--streams", "3", "--steps", "300"])
+    script.main()
+    tables = capsys.readouterr().out
+    script.main()
+    assert capsys.readouterr().out == tables
+    assert sum(line.startswith("|---") for line in tables.splitlines()) == 10
+    assert "| 2 alpha | equal | " in tables
+    assert "| 78; 109 |" in tables

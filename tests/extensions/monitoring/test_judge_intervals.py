@@ -1,0 +1,244 @@
+"""Rates by a judge and a few people: by hand, laws, refusals, then coverage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.extensions.monitoring.judge_intervals import difference, human_draw, judged_rates, rate_row
+from raglab.extensions.monitoring.judged_requests import JudgedRequests, judged_requests, rate_parts
+from raglab.metrics.decision_rates import OBJECTIVES
+from raglab.metrics.intervals import clopper_pearson
+
+LABELS = ("ok", "refuse", "ambiguous")
+HALLUCINATION = "hallucination_rate"
+
+
+def answers(judge: list[bool], human: list[bool | None], **columns: Any) -> pd.DataFrame:
+    """Answers, of each whether the judge and a person call it wrong."""
+    texts = {True: "refuse", False: "ok", None: ""}
+    of = {"decision": "ok", "judge": [texts[wrong] for wrong in judge], "label": [texts[wrong] for wrong in human]}
+    return pd.DataFrame({**of, **columns})
+
+
+def estimate(frame: pd.DataFrame, rate: str = HALLUCINATION, *, judged: bool = True) -> Any:
+    """Difference estimate, without a refusal."""
+    requests = judged_requests(frame)
+    return difference(requests, rate_parts(requests, rate), human_draw(requests), 0.95, judged=judged)
+
+
+def crowd(seed: int, size: int = 600, labelled: int = 300) -> pd.DataFrame:
+    """Requests of all decisions and labels, half of them labelled, drawn evenly from each of two strata."""
+    rng = np.random.default_rng(seed)
+    decision, label = (rng.choice(LABELS, size, p=[0.6, 0.25, 0.15]) for _ in range(2))
+    judge = np.where(rng.random(size) < 0.8, label, rng.choice(LABELS, size))
+    stratum = np.where(np.arange(size) < size // 3, "a", "b")
+    drawn = np.zeros(size, dtype=bool)
+    for name in ("a", "b"):
+        drawn[rng.choice(np.flatnonzero(stratum == name), labelled // 2, replace=False)] = True
+    columns = {"decision": decision, "judge": judge, "label": np.where(drawn, label, ""), "truth": label}
+    return pd.DataFrame({**columns, "stratum": stratum})
+
+
+def test_by_hand() -> None:
+    """Ten answers, four labelled. People: 1 of 4 wrong, of which the judge sees it and calls another wrong too.
+
+    The variance of the labels is 1/4 and so is their covariance with the judge's, 1/6; the judge's is 1/3. So c is 1/2.
+    The judge calls 4 of 10 wrong: 1/2 · 4 + 10/4 · (1 − 1/2 · 2) = 2, of 10.
+    """
+    judge = [True, True, False, False, True, True, False, False, False, False]
+    found = estimate(answers(judge, [True, False, False, False] + [None] * 6))
+    assert found.coefficient == pytest.approx(0.5)
+    assert found.estimate == pytest.approx(0.2)
+    assert found.low < 0.2 < found.high
+
+
+def test_a_census_is_the_plain_rate() -> None:
+    """All labelled: the rate, without an interval around it, whatever the judge says."""
+    rows = crowd(1)
+    table = judged_rates(rows.assign(label=rows["truth"]))
+    for row in table.itertuples():
+        assert row.estimate == pytest.approx(row.k / row.n)
+        assert row.low == pytest.approx(row.estimate)
+        assert row.high == pytest.approx(row.estimate)
+        assert row.human_only == pytest.approx(row.estimate)
+
+
+def test_a_perfect_judge() -> None:
+    """The estimate is the judge's rate where c is 1; the interval still allows an error that nobody has met."""
+    rng = np.random.default_rng(2)
+    wrong = (rng.random(1000) < 0.2).tolist()
+    found = estimate(answers(wrong, wrong[:200] + [None] * 800))
+    assert found.coefficient == 1.0
+    assert found.estimate == pytest.approx(np.mean(wrong))
+    assert 0.005 < found.high - found.estimate < 0.03
+    assert 0.005 < found.estimate - found.low < 0.03
+
+
+@pytest.mark.parametrize("says", ["ok", "refuse", "ambiguous"])
+@pytest.mark.parametrize("rate", OBJECTIVES)
+def test_a_judge_that_says_the_same_of_all(says: str, rate: str) -> None:
+    """Counts for nothing where the decisions tell what is counted; else it never makes the interval much wider."""
+    rows = crowd(3).assign(judge=says)
+    judged, alone = estimate(rows, rate), estimate(rows, rate, judged=False)
+    if rate == HALLUCINATION:
+        assert judged[:4] == pytest.approx(alone[:4])
+    assert judged.high - judged.low < 1.1 * (alone.high - alone.low)
+
+
+def test_the_stratified_estimate_of_people_alone() -> None:
+    """By hand: stratum a has 2 wrong of 10 labelled of 20, b 5 of 10 of 80; that is (4 + 40) / 100."""
+    human: list[bool | None] = [True] * 2 + [False] * 8 + [None] * 10 + [True] * 5 + [False] * 5 + [None] * 70
+    rows = answers([False] * 100, human, stratum=["a"] * 20 + ["b"] * 80)
+    found = estimate(rows, judged=False)
+    assert found.estimate == pytest.approx(0.44)
+    assert estimate(rows.drop(columns="stratum"), judged=False).estimate == pytest.approx(7 / 20)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(LABELS), st.sampled_from(LABELS), st.sampled_from((*LABELS, "")), st.sampled_from("ab")
+        ),
+        min_size=8,
+        max_size=40,
+    ),
+    st.randoms(use_true_random=False),
+    st.sampled_from(OBJECTIVES),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_the_rows_is_nothing(rows: list[Any], random: Any, rate: str) -> None:
+    """Any order of the rows gives the same, and the ends enclose the estimate."""
+    frame = pd.DataFrame(rows, columns=["decision", "judge", "label", "stratum"])
+    shuffled = frame.sample(frac=1.0, random_state=random.randrange(1000))
+    first, second = estimate(frame, rate), estimate(shuffled, rate)
+    assert first == pytest.approx(second, nan_ok=True, abs=1e-9)
+    assert np.isnan(first.estimate) or first.low <= first.estimate + 1e-9 <= first.high + 2e-9
+
+
+def test_more_labels_make_it_narrower() -> None:
+    """The same requests, 100, 300 and all of them labelled."""
+    rng = np.random.default_rng(4)
+    wrong = (rng.random(2000) < 0.2).tolist()
+    judge = (rng.random(2000) < np.where(wrong, 0.8, 0.1)).tolist()
+    found = [estimate(answers(judge, wrong[:n] + [None] * (2000 - n))) for n in (100, 300, 2000)]
+    widths = [each.high - each.low for each in found]
+    assert widths[0] > widths[1] > widths[2] == pytest.approx(0.0)
+
+
+class TestRefusal:
+    """What gives no interval."""
+
+    @pytest.mark.parametrize(
+        ("wrong", "right", "reason"),
+        [
+            (10, 39, "people labelled 49 answered, an interval needs 50"),
+            (9, 50, "people labelled 9 errors of 59 answered, an interval needs 10 with and without"),
+            (50, 9, "people labelled 50 errors of 59 answered, an interval needs 10 with and without"),
+            (10, 40, ""),
+        ],
+    )
+    def test_few_labels(self, wrong: int, right: int, reason: str) -> None:
+        """Fewer than 50 labels, 10 errors or 10 others; what people alone tell stays."""
+        human = [True] * wrong + [False] * right + [None] * 100
+        judge = [bool(each) for each in human]
+        (row,) = judged_rates(answers(judge, human), rates=[HALLUCINATION]).itertuples()
+        assert np.isnan(row.estimate) == np.isnan(row.low) == np.isnan(row.high) == bool(reason)
+        assert row.reason == reason
+        assert (row.labels_saved == 0) == bool(reason)
+        low, high = clopper_pearson(wrong, wrong + right)
+        assert (row.human_low, row.human_high) == (low, high)
+        assert (row.k, row.n, row.judge_only) == (wrong, wrong + right, pytest.approx(wrong / len(human)))
+
+    def test_labels_of_the_denominator(self) -> None:
+        """60 labels of which 40 are answerable give no rate of false refusals."""
+        rows = pd.DataFrame({"decision": ["refuse"] * 30 + ["ok"] * 90, "judge": "ok"})
+        rows["label"] = ["ok"] * 20 + ["refuse"] * 10 + ["ok"] * 20 + ["refuse"] * 10 + [""] * 60
+        (row,) = judged_rates(rows, rates=["false_refusal_rate"]).itertuples()
+        assert row.reason == "people labelled 40 answerable, an interval needs 50"
+
+    def test_a_stratum_without_labels(self) -> None:
+        """Nothing is known of it but what the judge says."""
+        human: list[bool | None] = [True] * 30 + [False] * 30 + [None] * 60
+        strata = ["a"] * 90 + ["b"] * 30
+        (row,) = judged_rates(answers([False] * 120, human, stratum=strata), rates=[HALLUCINATION]).itertuples()
+        assert row.reason == "1 strata of 30 requests have fewer than 2 labels"
+
+    def test_a_judge_without_people(self) -> None:
+        """Never counts as a label."""
+        (row,) = judged_rates(answers([True] * 80, [None] * 80), rates=[HALLUCINATION]).itertuples()
+        assert row.judge_only == 1.0
+        assert np.isnan(row.estimate)
+        assert np.isnan(row.human_only)
+        assert (row.human_low, row.human_high) == (0.0, 1.0) or np.isnan(row.human_low)
+
+    def test_a_useless_judge_saves_nothing(self) -> None:
+        """It is said."""
+        human: list[bool | None] = [True, False] * 50 + [None] * 900
+        judge = [False, False, True, True] * 250
+        (row,) = judged_rates(answers(judge, human), rates=[HALLUCINATION]).itertuples()
+        assert row.coefficient == 0.0
+        assert row.labels_saved == 0
+        assert row.reason == "no labels are saved"
+
+    def test_level(self) -> None:
+        """Is in (0, 1)."""
+        with pytest.raises(ValueError, match="level must be in"):
+            judged_rates(answers([True], [True]), level=1.0)
+
+
+def test_labels_saved_by_hand() -> None:
+    """Without a judge nothing is saved; of the estimate's own variance the formula gives back its own labels."""
+    rows = crowd(5)
+    requests = judged_requests(rows)
+    parts, draw = rate_parts(requests, HALLUCINATION), human_draw(requests)
+    alone, judged = (difference(requests, parts, draw, 0.95, judged=judged) for judged in (False, True))
+    row = rate_row(requests, HALLUCINATION, 0.95)
+    needed = 300 * (alone.variance + alone.finite) / (judged.variance + alone.finite)
+    assert 0 < row["labels_saved"] == int(needed) - 300
+    assert row["labels_saved"] < 300  # no more than there are requests
+
+
+def test_drawn_ones_without_a_label_make_it_wider() -> None:
+    """They may be errors or none."""
+    human: list[bool | None] = [True] * 20 + [False] * 80 + [None] * 200
+    judge = [bool(each) for each in human]
+    drawn = answers(judge, human, drawn=[True] * 110 + [False] * 190)
+    with pytest.warns(UserWarning, match="10 drawn ones have no full label"):
+        (row,) = judged_rates(drawn, rates=[HALLUCINATION]).itertuples()
+    (full,) = judged_rates(answers(judge, human), rates=[HALLUCINATION]).itertuples()
+    assert row.unlabelled == 10
+    assert row.low < full.low
+    assert row.high > full.high
+    assert row.estimate == pytest.approx(full.estimate)
+    assert row.human_low < full.human_low
+    assert row.human_high > full.human_high
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("rate", OBJECTIVES)
+@pytest.mark.parametrize("judge_is_right", [0.5, 0.9])
+def test_coverage(rate: str, judge_is_right: float) -> None:
+    """400 draws of 300 from 2,000 requests in two strata: a nominal 95 % holds in 92 % at least, beyond chance."""
+    rng = np.random.default_rng(6)
+    size = 2000
+    label, status = (rng.choice(3, size, p=[0.5, 0.2, 0.3]) for _ in range(2))
+    judge = np.where(rng.random(size) < judge_is_right, label, rng.choice(3, size))
+    stratum = (np.arange(size) < 400).astype(np.int64)
+    nothing = np.full(size, np.nan)
+    whole = JudgedRequests(status, 2 * judge + 1, 2 * label + 1, np.ones(size, dtype=bool), nothing, stratum)
+    everything = rate_parts(whole, rate)
+    truth = everything.k.sum() / everything.n.sum()
+    covered = []
+    for _ in range(400):
+        drawn = np.zeros(size, dtype=bool)
+        for number in (0, 1):
+            drawn[rng.choice(np.flatnonzero(stratum == number), 150, replace=False)] = True
+        row = rate_row(whole._replace(human=np.where(drawn, whole.human, -1), drawn=drawn), rate, 0.95)
+        covered.append(row["low"] <= truth <= row["high"])
+    assert np.mean(covered) >= 0.92

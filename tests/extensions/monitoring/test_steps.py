@@ -1,0 +1,119 @@
+"""Steps of a labelled stream: what is refused at the door, with counts; order, samples, draws by a hash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labelled_streams import answers, certificate
+from raglab.certify import Certificate, Promise, certify
+from raglab.extensions.monitoring.monitoring import monitor
+from raglab.extensions.monitoring.promises import certificate_promises
+from raglab.extensions.monitoring.steps import is_drawn, stream_steps
+from raglab.store.files import InputError
+from raglab.store.policies import Policy
+
+ROWS = answers([True, False, False])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (ROWS.drop(columns="label"), "must have the column label"),
+        (ROWS.assign(decision=["ok", "yes", "no"]), "column decision .* got 2 of 3 .* 'yes'"),
+        (ROWS.assign(label=["ok", "bad", ""]), "column label .* got 1 of 3"),
+        (ROWS.assign(correct=["true", "maybe", ""]), "column correct .* got 1 of 3"),
+        (ROWS.assign(inclusion_probability=[0.0, 0.5, np.nan]), r"in \(0, 1\], got 2 of 3"),
+        (ROWS.assign(request_id=["a", "b", "a"]), "name a request once, got 1"),
+        (ROWS.assign(at=["2026-03-02", "", "soon"]), "time of ISO 8601 .* got 2 of 3"),
+        (ROWS.assign(policy_id="another"), "column policy_id must be p, got 3 of 3"),
+        (ROWS.assign(sample="s", inclusion_probability=[0.5, 0.5, 1.0]), "same within a stratum .* got 1 of 1"),
+    ],
+)
+def test_the_door(rows: pd.DataFrame, message: str) -> None:
+    """Each fault with its number and the first value."""
+    with pytest.raises(InputError, match=message):
+        monitor(certificate(), rows)
+
+
+def test_the_least_probability_is_stated_before() -> None:
+    """Where there are several; one alone, or none, is known."""
+    rows = ROWS.assign(inclusion_probability=[0.5, 1.0, 1.0])
+    with pytest.raises(ValueError, match="must be stated where rows have several probabilities, got 2; the bets"):
+        monitor(certificate(), rows)
+    with pytest.raises(ValueError, match=r"at least 0\.6, the least of the design, got 1"):
+        monitor(certificate(), rows, min_probability=0.6)
+    with pytest.raises(ValueError, match=r"min_probability must be in \(0, 1\]"):
+        monitor(certificate(), rows, min_probability=0.0)
+    assert monitor(certificate(), rows, min_probability=0.5).state.min_probability == 0.5
+    assert monitor(certificate(), ROWS.assign(inclusion_probability=0.2)).state.min_probability == 0.2
+    with pytest.raises(ValueError, match="window must be a whole number"):
+        monitor(certificate(), ROWS, window=-1)
+
+
+def test_rows_are_sorted_by_time_and_that_is_said() -> None:
+    """A sample stands at its last row; its rows are in the order of their ids."""
+    rows = answers([True, False, True, False], request_id=["d", "c", "b", "a"])
+    rows = rows.assign(at=["2026-03-02T10:00:00Z", "2026-03-01", "2026-03-03", "2026-03-04"])
+    steps = stream_steps(rows, None, "p")
+    assert steps.ids == ("c", "d", "b", "a")
+    assert steps.ends.tolist() == [0, 1, 2, 3]
+    assert steps.times[1] == "2026-03-02T10:00:00.000000+00:00"
+    assert steps.notes == ("1 rows were earlier than the one before them; the rows were sorted by time.",)
+    samples = stream_steps(rows.assign(sample=["s", "", "", "s"]), None, "p")
+    assert samples.ids == ("c", "b", "a", "d")
+    assert samples.ends.tolist() == [0, 1, 3]
+    assert samples.samples == ("", "", "s")
+    together = stream_steps(rows.drop(columns="at").assign(stratum="ok"), None, "p")
+    assert together.ends.tolist() == [3]
+
+
+def test_a_file_is_read_as_its_frame(tmp_path: Path) -> None:
+    """CSV and JSON lines."""
+    rows = answers([True, False, True], request_id=["a", "b", "c"], inclusion_probability=0.1)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_json(tmp_path / "rows.jsonl", orient="records", lines=True)
+    plain = monitor(certificate(), rows).state
+    assert monitor(certificate(), tmp_path / "rows.csv").state == plain
+    assert monitor(certificate(), str(tmp_path / "rows.jsonl")).state == plain
+
+
+def test_draws_by_a_hash() -> None:
+    """Each id alike whoever asks and in which order; about as many as stated."""
+    ids = [f"request {row}" for row in range(4_000)]
+    drawn = is_drawn(ids, 0.3, seed=7)
+    assert drawn.tolist() == is_drawn(ids[::-1], 0.3, seed=7)[::-1].tolist()
+    assert drawn.tolist() != is_drawn(ids, 0.3, seed=8).tolist()
+    assert 0.27 < drawn.mean() < 0.33
+    assert (is_drawn(ids, 0.5, seed=7) >= drawn).all()
+    assert is_drawn(ids, 1.0, seed=7).all()
+    with pytest.raises(ValueError, match=r"probability must be in \(0, 1\]"):
+        is_drawn(ids, 0.0, seed=7)
+
+
+def test_what_is_no_certificate_of_a_policy() -> None:
+    """Nothing certified, a threshold alone, a cost without costs, a promise that cannot be broken, another value."""
+    scores, correct = np.linspace(0.0, 1.0, 200), np.ones(200, dtype=bool)
+    with pytest.raises(ValueError, match=r"must be of false_refusal_rate.*got 'risk'"):
+        certificate_promises(certify(scores, correct, alpha=0.1))
+    with pytest.raises(ValueError, match="must promise something"):
+        certificate_promises(certify(scores, ~correct, alpha=0.1))
+    with pytest.raises(ValueError, match="must come with its costs"):
+        certificate_promises(certificate({"expected_cost": 0.2}))
+    with pytest.raises(ValueError, match="below the highest value"):
+        certificate_promises(certificate({"over_ask_rate": 1.0}))
+    with pytest.raises(ValueError, match="delta must be in"):
+        certificate_promises(certificate(), 0.7)
+    with pytest.raises(ValueError, match="must hold a certificate"):
+        certificate_promises(Policy.load())
+    with pytest.raises(TypeError, match="certificate must be a Policy"):
+        certificate_promises("c.yaml")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="stream must be a labelled trace"):
+        monitor(certificate(), [1, 2])  # type: ignore[arg-type]
+    assert isinstance(certificate(), Certificate)
+    assert (
+        Promise("over_ask_rate", 0.1, 0, 1, 0.1).name in certificate_promises(certificate({"over_ask_rate": 0.1})).names
+    )

@@ -1,0 +1,58 @@
+"""A monitor drawn: evidence less its bar and the rate, a row of panels a promise, of a frame alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from raglab.displays.canvas import png
+from raglab.displays.monitors import MOST_POINTS, MonitorDisplay
+
+
+def frame(n: int = 50) -> pd.DataFrame:
+    """Steps of two promises."""
+    labelled = np.arange(1, n + 1)
+    rows = {"labelled": labelled, "bar_held": 3.0, "rate": 0.1 + labelled / 1_000}
+    first = pd.DataFrame(rows).assign(
+        promise="hallucination_rate",
+        alpha=0.1,
+        margin_alarm=labelled / 10 - 3.0,
+        log_wealth_held=-labelled / 10,
+        verdict=np.where(labelled >= 30, "alarm", "cannot say yet"),
+    )
+    return pd.concat([first, first.assign(promise="over_ask_rate", verdict="held")], ignore_index=True)
+
+
+def test_panels_of_each_promise() -> None:
+    """Both sides as they are, the bar at 0, the promise in the rate's panel; table and repr."""
+    rows = frame()
+    display = MonitorDisplay.from_monitor(rows, name="May")
+    assert len(display.axes_) == 4
+    evidence, rate = display.axes_[:2]
+    assert evidence.get_title(loc="left") == "hallucination_rate ≤ 0.1: alarm"
+    alarm, held, bar = evidence.lines
+    assert list(np.asarray(alarm.get_ydata())) == rows["margin_alarm"][:50].tolist()
+    assert list(np.asarray(held.get_ydata())) == (rows["log_wealth_held"] - 3.0)[:50].tolist()
+    assert list(np.asarray(bar.get_ydata())) == [0.0, 0.0]
+    assert list(np.asarray(rate.lines[1].get_ydata())) == [0.1, 0.1]
+    assert rate.get_ylabel() == "rate since the start"
+    assert display.frame().equals(rows)
+    assert "May: promises on labelled traffic" in display._repr_html_()
+    assert png(display.figure_)
+
+
+def test_a_long_stream_is_thinned() -> None:
+    """Its last step is drawn."""
+    display = MonitorDisplay.from_monitor(frame(5_000))
+    x = np.asarray(display.ax_.lines[0].get_xdata())
+    assert len(x) == MOST_POINTS
+    assert x[-1] == 5_000
+
+
+def test_what_cannot_be_drawn() -> None:
+    """No step, or a column that is missing."""
+    with pytest.raises(ValueError, match="got no step"):
+        MonitorDisplay.from_monitor(frame()[:0])
+    with pytest.raises(ValueError, match="got alpha missing"):
+        MonitorDisplay.from_monitor(frame().drop(columns="alpha"))

@@ -1,0 +1,63 @@
+"""An upgrade from end to end: bundled documents cut at two sizes, one set of labelled questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from raglab.lab.threshold_rescaling import rescale_thresholds
+from raglab.live.trace_building import build_trace
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import Case
+
+BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+DOCUMENTS = (
+    "acme-essential-home-contract-2025.md",
+    "acme-fleet-select-contract-2025.md",
+    "acme-premier-home-contract-2025.md",
+)
+
+
+def is_about(case: Case) -> bool:
+    """Whether all sources of a case are in the few documents."""
+    named = (*case.expect_sources, *case.expect_sources_any, *case.selected_sources)
+    return all(source.partition("#")[0] in DOCUMENTS for source in named)
+
+
+@pytest.fixture(scope="module")
+def traces() -> list[Trace]:
+    """The same forty questions over chunks of at most 96 and 256 tokens of three documents."""
+    policy, built = Policy.load(BROKER / "policy.yaml"), []
+    about = [case for case in load_cases(BROKER) if is_about(case)]
+    cases = [case for case in about if case.expect_sources or case.min_sources]
+    cases += [case for case in about if case not in cases][: 40 - len(cases)]
+    for max_tokens in (96, 256):
+        corpus = load_corpus(BROKER, max_tokens=max_tokens)
+        few = corpus._replace(chunks=tuple(chunk for chunk in corpus if chunk.document in DOCUMENTS))
+        built.append(build_trace(few, cases, policy=policy))
+    return built
+
+
+@pytest.mark.slow
+def test_an_upgrade_of_the_chunks(traces: list[Trace]) -> None:
+    """Thresholds move with the scores, pages stay valid labels, counts of sources do not, few cases promise none."""
+    old, new = traces
+    policy = Policy.load(BROKER / "policy.yaml")
+    assert {chunk.chunk_id for chunk in old.chunks} & {chunk.chunk_id for chunk in new.chunks}  # ids of another text
+    result = rescale_thresholds(old, policy, to=new, targets={"hallucination_rate": 0.05})
+    measured = result.frame().query("note == ''")
+    assert (measured["from"] != measured["to"]).sum() >= 5
+    assert measured["passes_from"].tolist() == pytest.approx(measured["passes_to"].tolist(), abs=0.1)
+    labels = result.labels.frame().set_index("kind")  # type: ignore[union-attr]
+    assert labels.loc["page", "valid"] == labels.loc["page", "cases"] > 0
+    assert labels.loc["number of sources", "uncertain"] == labels.loc["number of sources", "cases"] > 0
+    assert not result.certified
+    assert "these certify" in result.missing[1]
+    assert result.look == 1
+    assert result.judged is not None
+    unchanged = rescale_thresholds(old, policy, to=old)
+    assert unchanged.policy.policy_id == policy.policy_id
+    assert not unchanged.labels.doubtful.any()  # type: ignore[union-attr]

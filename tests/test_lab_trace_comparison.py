@@ -1,0 +1,372 @@
+"""Two traces of the same questions: by hand on tiny frames, then laws, then what reranking changes on a bundled set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_documents import BROKER, broker
+from raglab.decision.learned_cases import with_tuned_cases
+from raglab.lab.comparison import compare
+from raglab.lab.gate_fitting import rescale_thresholds
+from raglab.lab.search_space import always_answer
+from raglab.lab.slice_rates import ranking
+from raglab.lab.trace_comparison import CasePairs, TraceComparison, compare_traces, pair_cases
+from raglab.live.trace_building import build_trace
+from raglab.replay import decide, sweep
+from raglab.retrieval.dense import EmbeddingCache
+from raglab.store.frames import trace_from_frame
+from raglab.store.loaders import load_cases
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import Case, TraceData
+from test_answer_basis import PLAIN, questions, recorded, without
+from worlds import Hit, ask, random_policies, random_trace, trace_of
+
+COSINE = Policy.from_mapping(
+    {
+        "l2": {"enabled": False},
+        "gap": {"enabled": False},
+        "confidence": {"enabled": False},
+        "similarity": {"min_similarity": 0.5},
+        "chosen": {"final_k": 1},
+    }
+)
+TABLES = ("table", "decisions", "changed", "hits", "signals", "scores")
+
+
+def hits(*rows: tuple[str, str, str | None, str, Sequence[float]]) -> Trace:
+    """Trace of questions: id, question, label, expected source, and the cosines of documents `a.md`, `b.md`."""
+    table = [
+        {
+            "case_id": case_id, "query": query, "label": label or "refuse", "expect_sources": source,
+            "hit_id": document, "source": f"{document}.md", "text": document, "score": score,
+        }
+        for case_id, query, label, source, scores in rows
+        for score, document in sorted(zip(scores, "ab", strict=True), reverse=True)
+    ]  # fmt: skip
+    trace = trace_from_frame(pd.DataFrame(table), score="cosine")
+    unlabelled = {row[0] for row in rows if row[2] is None}
+    cases = (case._replace(expect_status=None) if case.id in unlabelled else case for case in trace.cases)
+    return replace(trace, cases=tuple(cases))
+
+
+FOUR = [
+    ("1", "who pays?", "ok", "a.md", (0.9, 0.1)),
+    ("2", "when?", "ok", "a.md", (0.8, 0.2)),
+    ("3", "how much?", "ok", "b.md", (0.3, 0.4)),
+    ("4", "weather?", "refuse", "", (0.45, 0.2)),
+]
+# Another encoder: 2 finds the other document, 3 passes the threshold now, as 4 does, which is to be refused.
+NEXT = [
+    ("1", "who pays?", "ok", "a.md", (0.95, 0.1)),
+    ("2", "when?", "ok", "a.md", (0.3, 0.7)),
+    ("3", "how much?", "ok", "b.md", (0.3, 0.6)),
+    ("4", "weather?", "refuse", "", (0.65, 0.4)),
+]
+
+
+def whole(trace: TraceData) -> Trace:
+    """A trace with the methods of one."""
+    meta = {"fingerprint": "hand", **trace.meta}
+    return Trace(**{field.name: getattr(trace, field.name) for field in fields(trace)} | {"meta": meta})
+
+
+def tables(result: TraceComparison) -> dict[str, pd.DataFrame]:
+    """Tables of a comparison by name."""
+    return {name: getattr(result, name) for name in TABLES}
+
+
+def check_equal(left: TraceComparison, right: TraceComparison) -> None:
+    """All of two comparisons agree."""
+    for name, table in tables(left).items():
+        pd.testing.assert_frame_equal(table, getattr(right, name))
+    assert (left.cases, left.judged, left.left_out, left.in_sample) == (
+        right.cases, right.judged, right.left_out, right.in_sample,
+    )  # fmt: skip
+
+
+def test_four_questions_by_hand() -> None:
+    """Of 4, one loses its document, one is answered now as it should, one is answered though it must not be."""
+    result = compare_traces(hits(*FOUR), hits(*NEXT), policy=COSINE)
+    rows = result.table.set_index("measure")
+    assert rows.loc["expected_cost", ["old", "new", "difference"]].tolist() == [0.25, 0.5, 0.25]
+    assert rows.loc["pass_rate", ["old_k", "new_k", "only_old", "only_new"]].tolist() == [3, 2, 2, 1]
+    assert rows.loc["coverage", ["old_k", "old_n", "new_k", "new_n"]].tolist() == [2, 4, 4, 4]
+    assert rows.loc["hallucination_rate", ["old_k", "old_n", "new_k", "new_n"]].tolist() == [0, 2, 2, 4]
+    flow = result.decisions.set_index(["before", "after"])
+    assert flow.loc[("ok", "ok")].tolist() == [2, 2, 0, 1]
+    assert flow.loc[("refuse", "ok")].tolist() == [2, 2, 1, 1]
+    assert flow["n"].sum() == 4
+    changed = result.changed.set_index("case_id")
+    assert changed.index.tolist() == ["2", "3", "4"]
+    assert changed.loc["2", ["status_before", "status_after", "source_before", "source_after"]].tolist() == [
+        "ok", "ok", "a.md#n/a", "b.md#n/a",
+    ]  # fmt: skip
+    assert changed.loc["4", ["decided_by_before", "decided_by_after", "correct_before", "correct_after"]].tolist() == [
+        "similarity", "answered", True, False,
+    ]  # fmt: skip
+    found = result.hits.set_index("measure")
+    assert found.loc["same_first_document", ["value", "n"]].tolist() == [0.75, 4]
+    assert found.loc["overlap_of_first_5", "value"] == 1.0
+    assert found.loc["hit@1", ["old", "new", "value", "n"]].tolist() == pytest.approx([1.0, 2 / 3, -1 / 3, 3])
+    assert found.loc["hit@5", ["old", "new", "value"]].tolist() == [1.0, 1.0, 0.0]
+    signal = result.signals.set_index("path").loc["similarity.min_similarity"]
+    names = ["threshold_old", "passes_old", "passes_new", "q50_old", "q50_new", "missing_old"]
+    assert signal[names].tolist() == pytest.approx([0.5, 0.5, 1.0, 0.625, 0.675, 0])
+    assert signal["rank_correlation"] == pytest.approx(1.0)  # 4 3 1 2 on both
+    assert repr(result).endswith(
+        "cost +0.250 [-1.273, +1.773]; 3 of 4 cases changed, 4 judged by sources; none left out)"
+    )
+    pd.testing.assert_frame_equal(result.frame(), result.table)
+    assert "Two traces of the same questions" in result._repr_html_()
+
+
+def test_without_a_policy_all_is_answered() -> None:
+    """Only retrieval changes then, and a note says so; the signals are those of the default policy."""
+    result = compare_traces(hits(*FOUR), hits(*NEXT))
+    assert result.table.set_index("measure").loc["coverage", ["old_k", "new_k"]].tolist() == [4, 4]
+    assert "what retrieval alone changes" in result.notes[0]
+    assert {"l2.max_l2", "similarity.min_similarity"} <= set(result.signals["path"])
+    same = compare_traces(hits(*FOUR), hits(*NEXT), policy=always_answer(Policy.load()))
+    pd.testing.assert_frame_equal(result.table, same.table)
+    assert not {"l2.max_l2", "similarity.min_similarity"} & set(same.signals["path"])  # its gates are off
+
+
+def test_another_policy_for_the_new_trace() -> None:
+    """A threshold that is moved to the new scores undoes what the old one does there."""
+    old, new = hits(*FOUR), hits(*NEXT)
+    moved = rescale_thresholds(old, COSINE, to=new).policy
+    result = compare_traces(old, new, policy=COSINE, after=moved)
+    assert result.table.set_index("measure").loc["coverage", "difference"] == 0.0
+    assert (
+        result.signals.set_index("path").loc["similarity.min_similarity", "threshold_new"]
+        == moved.similarity.min_similarity
+    )
+    assert result.settings.set_index("setting").loc["policy"].tolist() == [COSINE.policy_id, moved.policy_id]
+    with pytest.raises(ValueError, match="after must stand beside a policy"):
+        compare_traces(old, new, after=moved)
+
+
+def test_cases_pair_by_question_then_id() -> None:
+    """Repeats of a question pair by id first, the rest in their order; another question of the same id does not."""
+    old = [Case("a", "why?"), Case("b", "why?"), Case("c", "why?"), Case("d", "who?"), Case("e", "old")]
+    new = [Case("x", "why?"), Case("b", "why?"), Case("d", "where?"), Case("y", "why?"), Case("z", "why?")]
+    pairs = pair_cases(old, new)
+    assert (pairs.old, pairs.new) == ([0, 1, 2], [0, 1, 3])
+    named = [Case("a", "why?", selected_sources=("guide.md",))]
+    assert pair_cases(named, [Case("a", "why?")]) == CasePairs([], [], pytest.approx(np.zeros(0)))
+
+
+def test_what_is_left_out_is_counted() -> None:
+    """Cases of one trace alone, with another label and without one: the last two are decided, and in no rate."""
+    old = [*FOUR, ("5", "gone?", "ok", "a.md", (0.9, 0.1)), ("6", "no label?", None, "", (0.9, 0.1))]
+    new = [*NEXT[:3], ("4", "weather?", "ok", "a.md", (0.65, 0.4)), ("6", "no label?", None, "", (0.1, 0.2))]
+    result = compare_traces(hits(*old), hits(*new, ("7", "new?", "ok", "a.md", (0.9, 0.1))), policy=COSINE)
+    assert result.left_out == {
+        "of the old trace alone": 1, "of the new trace alone": 1, "with other labels": 1, "without a label": 1,
+    }  # fmt: skip
+    assert (result.cases, result.judged) == (5, 3)
+    assert result.decisions[["n", "judged"]].sum().tolist() == [5, 3]
+    rows = result.changed.set_index("case_id")
+    assert rows.loc[["4", "6"], ["label", "correct_before", "correct_after"]].isna().all(axis=None)
+    assert rows.loc["6", ["status_before", "status_after"]].tolist() == ["ok", "refuse"]
+    assert result.table["old_n"].max() == 3
+    assert result.hits["n"].tolist() == [5, 5, 3, 3]
+
+
+def test_no_label_and_no_question_in_common() -> None:
+    """Without labels there are decisions and scores, and no rate; without a common question nothing."""
+    old, new = ([(*row[:2], None, "", row[4]) for row in rows] for rows in (FOUR, NEXT))
+    result = compare_traces(hits(*old), hits(*new), policy=COSINE)
+    assert (len(result.table), result.judged, result.basis) == (0, 0, "none")
+    assert "no case is judged" in repr(result)
+    assert result._repr_html_()
+    assert result.hits["n"].tolist() == [4, 4, 0, 0]
+    with pytest.raises(ValueError, match="must share questions, got none of 1 and 1"):
+        compare_traces(hits(FOUR[0]), hits(FOUR[1]))
+
+
+def test_a_policy_that_learned_from_the_cases_has_no_interval() -> None:
+    """Its figures are in sample, on either trace."""
+    tuned = Policy.model_validate(with_tuned_cases(COSINE, [row[1] for row in FOUR]))
+    with pytest.warns(UserWarning, match="in sample"):
+        result = compare_traces(hits(*FOUR), hits(*NEXT), policy=tuned)
+    assert result.table[["low", "high", "p"]].isna().all(axis=None)
+    assert result.in_sample.startswith("in sample, not comparable: of old")
+    assert "of new" in result.in_sample
+
+
+def test_a_signal_without_a_value_is_counted() -> None:
+    """NaN meets no threshold, and is in no quantile and no rank."""
+    rows = [Hit(0.25, s_rerank=score, s_raw=score) for score in (0.2, 0.4, 0.9)]
+    old = trace_of(*((ask(query=f"q{n}"), [[hit]]) for n, hit in enumerate(rows)))
+    new = trace_of(*((ask(query=f"q{n}"), [[hit] if n else []]) for n, hit in enumerate(rows)))
+    signal = compare_traces(whole(old), whole(new), policy=Policy.load()).signals.set_index("path").loc["l2.max_l2"]
+    assert signal[["missing_old", "missing_new", "passes_new"]].tolist() == [0, 1, 1.0]
+    assert np.isnan(signal["rank_correlation"])  # all are as near as the others
+
+
+def test_settings_that_differ_are_listed() -> None:
+    """By their own names, with the arm; what all traces differ in is none."""
+    old, new = hits(*FOUR), hits(*NEXT)
+    old = replace(old, meta={**old.meta, "parameters": {"encoder": "a", "fetch_k": 50}, "command": "x"})
+    new = replace(new, meta={**new.meta, "parameters": {"encoder": "b", "fetch_k": 50, "precision": "int8"}})
+    rows = compare_traces(old, new, policy=COSINE).settings.set_index("setting")
+    assert rows.loc["encoder"].tolist() == ["a", "b"]
+    assert rows.loc["precision"].tolist() == [None, "int8"]
+    assert not {"fetch_k", "command", "fingerprint", "cases_hash", "policy", "arm"} & set(rows.index)
+
+
+def test_an_arm_is_not_guessed() -> None:
+    """The new trace may have one arm of another name; of several the caller chooses."""
+    trace = whole(random_trace(0, arms=1))
+    single, several = replace(trace, arms=("next",)), whole(random_trace(0, arms=2))
+    assert " next " in compare_traces(trace, single).new
+    several = replace(several, arms=("x", "y"))
+    with pytest.raises(ValueError, match=f"new_arm must be given where the new trace has no arm '{trace.arms[0]}'"):
+        compare_traces(trace, several)
+    assert " y " in compare_traces(trace, several, new_arm="y").new
+    with pytest.raises(ValueError, match="arm must be one of x, y, got 'z'"):
+        compare_traces(trace, several, new_arm="z")
+
+
+def pair(seed: int) -> tuple[Trace, Trace, Policy, Policy]:
+    """The same cases with drawn hits in two traces, and two drawn policies."""
+    old, new = random_trace(seed, n_cases=7), random_trace(seed + 1_000, n_cases=7)
+    policies = [Policy.from_mapping(policy.model_dump()) for policy in random_policies(seed, 2)]
+    known = {chunk.document for trace in (old, new) for chunk in trace.chunks}
+    cases = [case._replace(query=f"{case.query} {row}") for row, case in enumerate(old.cases)]
+    assert known
+    return whole(replace(old, cases=tuple(cases))), whole(replace(new, cases=tuple(cases))), policies[0], policies[1]
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 500))
+def test_a_trace_beside_itself_changes_nothing(seed: int) -> None:
+    """No case changes, no difference is other than 0, and every interval of a difference holds 0."""
+    trace, _, policy, _ = pair(seed)
+    result = compare_traces(trace, trace, policy=policy)
+    assert len(result.changed) == 0
+    known = result.table.dropna(subset="difference")
+    assert (known["difference"] == 0.0).all()
+    assert ((known["low"] <= 0.0) & (known["high"] >= 0.0)).all()
+    assert result.decisions.query("before != after")["n"].sum() == 0
+    shares, differences = result.hits.iloc[:2].dropna(), result.hits.iloc[2:].dropna()
+    assert (shares["value"] == 1.0).all()
+    assert ((differences["low"] <= 0.0) & (differences["high"] >= 0.0)).all()
+    assert result.signals["rank_correlation"].dropna().to_numpy() == pytest.approx(1.0)
+    assert len(result.settings) == 0
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 500))
+def test_the_other_way_round_all_is_mirrored(seed: int) -> None:
+    """Old and new change their places; differences and ends of intervals change their sign."""
+    old, new, before, after = pair(seed)
+    there = compare_traces(old, new, policy=before, after=after)
+    back = compare_traces(new, old, policy=after, after=before)
+    for left, right in ((there.table, back.table), (there.hits.iloc[2:], back.hits.iloc[2:])):
+        value = "difference" if "difference" in left else "value"
+        np.testing.assert_array_equal(left["old"], right["new"])
+        np.testing.assert_allclose(left[value], -right[value], atol=1e-12)
+        np.testing.assert_allclose(left["low"], -right["high"], atol=1e-12)
+    np.testing.assert_array_equal(there.hits["value"][:2], back.hits["value"][:2])
+    left, right = (table.set_index(["before", "after"]) for table in (there.decisions, back.decisions))
+    for first, second in left.index:
+        assert left.loc[(first, second), "n"] == right.loc[(second, first), "n"]
+        assert left.loc[(first, second), "becomes_correct"] == right.loc[(second, first), "becomes_incorrect"]
+    assert there.changed["case_id"].tolist() == back.changed["case_id"].tolist()
+    np.testing.assert_array_equal(there.scores["old"], back.scores["new"])
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 500), st.permutations(range(7)))
+def test_the_order_of_the_new_cases_is_of_no_account(seed: int, order: list[int]) -> None:
+    """Cases are known by their question and id."""
+    old, new, policy, _ = pair(seed)
+    check_equal(compare_traces(old, new, policy=policy), compare_traces(old, new.subset(order), policy=policy))
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 500))
+def test_two_policies_on_one_trace_are_as_compared(seed: int) -> None:
+    """The same table as `compare` gives, and the decisions of `decide`."""
+    trace, _, before, after = pair(seed)
+    costs = {"refuse": {"answered_wrong": 5.0}}
+    result, plain = (
+        compare_traces(trace, trace, policy=before, after=after, costs=costs),
+        compare(trace, before, after, costs=costs),
+    )
+    renamed = plain.table.rename(columns=lambda name: {"a": "old", "b": "new"}.get(name, name))
+    renamed.columns = pd.Index([
+        name.replace("a_", "old_").replace("b_", "new_") if name in {"a_k", "a_n", "b_k", "b_n"} else name
+        for name in renamed.columns
+    ]).map(lambda name: {"only_a": "only_old", "only_b": "only_new"}.get(name, name))  # fmt: skip
+    pd.testing.assert_frame_equal(result.table, renamed)
+    first, second = decide(trace, before), decide(trace, after)
+    for row in result.decisions.itertuples():
+        here = (first.frame()["status"] == row.before) & (second.frame()["status"] == row.after)
+        assert row.n == here.sum()
+
+
+def test_answers_of_one_trace_alone_are_not_read() -> None:
+    """Judged by text on both where both record answers, else by sources on both, which a note says."""
+    bare = questions(8, refuse=2)
+    right, wrong = recorded(bare, range(8)), recorded(bare, range(4))
+    both = compare_traces(right, wrong, policy=PLAIN)
+    assert (both.basis, both.table["new_k"].iloc[-1] < both.table["old_k"].iloc[-1]) == ("text", True)
+    for old, new in ((right, bare), (bare, wrong)):
+        result = compare_traces(old, new, policy=PLAIN)
+        assert result.basis == "sources"
+        assert any("Answers are recorded in one trace alone" in note for note in result.notes)
+        assert len(result.changed) == 0
+    with pytest.raises(ValueError, match=r"on the new trace"):
+        compare_traces(right, without(right, range(2, 5)), policy=PLAIN)
+
+
+@pytest.mark.slow
+def test_reranking_and_arms_on_bundled_documents(tmp_path: Path) -> None:
+    """Rates are those of the sweep on each trace, hits those of the ranking, and unranked scores break a threshold."""
+    corpus, _ = broker()
+    names = {chunk.file_name for chunk in corpus.chunks}
+    cases = [
+        case
+        for case in load_cases(BROKER)[::2]
+        if not case.selected_sources
+        and names.issuperset(source.partition("#")[0] for source in (*case.expect_sources, *case.expect_sources_any))
+    ]
+    policy = Policy.load(BROKER / "policy.yaml")
+    settings_of: dict[str, Any] = {"policy": policy, "cache": EmbeddingCache(tmp_path / "embeddings.sqlite")}
+    old = build_trace(corpus, cases, arms=("hybrid", "bm25"), **settings_of)
+    new = build_trace(corpus, cases, arms=("hybrid",), rerank_k=0, **settings_of)
+    free = policy.replace(
+        "similarity.min_similarity", 0.4, "confidence.tau_default", 60.0, "confidence.tau_explicit", 60.0
+    )
+    assert len(cases) > 40
+    bare, arms = (
+        compare_traces(old, new, policy=free),
+        compare_traces(old, old, policy=free, arm="hybrid", new_arm="bm25"),
+    )
+    for result, after, arm in ((bare, new, "hybrid"), (arms, old, "bm25")):
+        rows = result.table.set_index("measure")
+        for side, trace, of in (("old", old, "hybrid"), ("new", after, arm)):
+            swept = sweep(trace, [free], arm=of).iloc[0]
+            for name in ("pass_rate", "coverage", "hallucination_rate", "expected_cost"):
+                assert rows.loc[name, side] == pytest.approx(swept[name])
+            ranked = ranking(trace).query("arm == @of and order == 'final'").iloc[0]
+            for name in ("hit@1", "hit@5"):
+                assert result.hits.set_index("measure").loc[name, side] == pytest.approx(ranked[name])
+    assert bare.settings["setting"].tolist() == ["arms", "rerank_k"]
+    assert arms.settings["setting"].tolist() == ["arm"]
+    signals = bare.signals.set_index("path")
+    assert signals.loc["confidence.tau_default", "passes_new"] > signals.loc["confidence.tau_default", "passes_old"]
+    assert signals.loc["similarity.min_similarity", "rank_correlation"] == pytest.approx(1.0)
