@@ -67,10 +67,25 @@ def test_a_phone_scrolls_downwards_only(chromium: Browser, report: Path) -> None
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
+def test_a_link_opens_a_folded_section_and_print_opens_all(chromium: Browser, report: Path) -> None:
+    """On a phone a row is a card in which each cell names its column."""
+    page, _ = opened(chromium, report, 390, 844)
+    section = page.locator("#what-decided")
+    assert section.get_attribute("open") is None
+    page.locator('nav a[href="#what-decided"]').click()
+    assert section.get_attribute("open") is not None
+    cell = page.locator("table.cards td").nth(1)
+    assert cell.evaluate("cell => getComputedStyle(cell, '::before').content").strip('"') == cell.get_attribute(
+        "data-head"
+    )
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+
+
 def test_tables_sort_as_numbers_and_back(chromium: Browser, report: Path) -> None:
     """By a click up, by Enter down, by another Enter to the order that they came in; a dash stays last."""
     page, _ = opened(chromium, report, 1280, 800)
-    table = page.locator("section", has_text="Policies and their rates").locator("table").first
+    table = page.locator("details", has_text="Policies and their rates").locator("table").first
     head = table.locator("th", has_text="hallucination")
     column = head.evaluate("head => head.cellIndex") + 1
     cells = table.locator(f"tbody td:nth-child({column})")

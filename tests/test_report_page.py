@@ -485,16 +485,24 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
 
 
 def test_sections_stand_in_order(page: str) -> None:
-    """Seventeen headings, numbered."""
+    """Six numbered parts; each section stands in one, the first of a part open, with an anchor that contents link to."""
     heads = re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", page)
-    assert [int(number) for number, _ in heads] == list(range(1, 18))
-    assert [title for _, title in heads[:2]] == ["Targets", "What was judged"]
-    assert heads[-1][1] == "Ranking of the expected sources"
+    assert heads == [(str(number), title) for number, title in enumerate(report_page.PARTS, start=1)]
+    listed = [title for titles in report_page.PARTS.values() for title in titles]
+    titles = re.findall(r"<h3>([^<]+)</h3>", page)
+    assert sorted(listed) == sorted(report_page.SECTIONS)
+    assert titles == [title for title in listed if title in titles]
+    assert len(titles) == 17
+    assert page.count("<details ") == 17
+    assert page.count(" open>") == 6
+    links = re.findall(r'<a href="#([a-z-]+)">', page.partition("<nav")[2].partition("</nav>")[0])
+    assert links == [rendering.anchor(title) for title in titles]
+    assert all(f'<details id="{link}"' in page for link in links)
 
 
 def test_what_each_signal_tells_stands_in_the_page(page: str) -> None:
     """A row a measured signal with its AUROC, those that nobody measured in the caption, no cost and no clock."""
-    section = page.partition("What each signal is worth</h2>")[2].partition("</section>")[0]
+    section = page.partition("What each signal is worth</h3>")[2].partition("</details>")[0]
     assert "<td>confidence" in section
     assert "Measured in no case: " in section
     assert "<th" in section
@@ -662,11 +670,11 @@ def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost: Decide
     assert 'class="good"' not in opening
     assert "Use tuned" not in opening
     assert not re.search(r"\bp = |tuned saves|>p</th>|tuned is better", shown)
-    for title in report_page.OF_POLICIES & set(re.findall(r"<h2>\d+\. ([^<]+)</h2>", shown)):
-        section = rest.partition(f"{title}</h2>")[2].partition("</section>")[0]
+    for title in report_page.OF_POLICIES & set(re.findall(r"<h3>([^<]+)</h3>", shown)):
+        section = rest.partition(f"{title}</h3>")[2].partition("</details>")[0]
         captions = re.findall(r"<caption><span>(.*?)</span>|<figcaption>(.*?)</figcaption>", section, re.DOTALL)
         assert all("".join(pair).startswith("In sample, not comparable.") for pair in captions), title
-    rates = rest.partition("Policies and their rates</h2>")[2].partition("</tbody>")[0]
+    rates = rest.partition("Policies and their rates</h3>")[2].partition("</tbody>")[0]
     assert "What was fitted or chosen on these cases is in sample, not comparable." in rates
     marked = re.findall(r"<td>([^<]+)<small>([^<]+)", rates)
     assert {name: "in sample, not comparable" in small for name, small in marked} == {
@@ -765,7 +773,7 @@ def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path:
     trials = pd.DataFrame({"false_refusal_rate": [0.0, 0.5], "hallucination_rate": [0.5, 0.2]})
     plain = written(tmp_path, trace, these, study=study, trials=trials)
     text = re.sub(r"base64,[^\"]+", "", plain)
-    assert "<h2>1. What was judged</h2>" in plain
+    assert "<h3>Targets</h3>" not in plain
     for word in (
         "not met",
         "meets no",
@@ -779,7 +787,7 @@ def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path:
         assert word not in text, word
     assert "risk ≤ 5\u00a0%" in text  # the table of usual risks needs no target
     wanted = written(tmp_path, trace, these, study=study, trials=trials, targets={"over_ask_rate": 0.2})
-    assert "<h2>1. Targets</h2>" in wanted
+    assert wanted.partition("<h3>")[2].startswith("Targets<")
     assert "over_ask_rate ≤ 20\u00a0%" in wanted
     assert "hallucination_rate ≤ 1\u00a0%" not in wanted
     assert "Nearest reachable" not in wanted  # that is of false refusals against hallucinations
@@ -987,15 +995,8 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
     assert [row[5].text for row in table.rows] == found.table["verdict"].tolist() == ["upheld", "upheld"]
     assert verdict.text.startswith("Re-test upheld")
     shown = written(tmp_path, trace, {"mine": certified}, incumbent="mine")
-    heads = [title for _, title in re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", shown)]
-    assert heads[1:7] == [
-        "What is promised",
-        "Policies and their rates",
-        "Where it goes wrong",
-        "If the labels or the traffic were others",
-        "Does the confidence mean what it says?",
-        "Risk and coverage",
-    ]
+    titles = re.findall(r"<h3>([^<]+)</h3>", shown)
+    assert titles[:3] == ["What is promised", "If the labels or the traffic were others", "Policies and their rates"]
     assert "isotonic, cross-fitted in 5 folds" in shown
     Tags(shown)
 

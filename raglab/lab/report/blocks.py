@@ -56,10 +56,17 @@ Block = ReportTable | Text | Picture | Frame
 
 
 class ReportSection(NamedTuple):
-    """Headed part of a report."""
+    """Headed section of a report."""
 
     title: str
     blocks: Sequence[Block]
+
+
+class ReportPart(NamedTuple):
+    """Part of a report: its sections, the first of which is open and the others folded."""
+
+    title: str
+    sections: Sequence[ReportSection]
 
 
 def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTable:

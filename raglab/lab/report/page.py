@@ -20,7 +20,7 @@ from raglab.html_display import Cell
 from raglab.lab.candidates import FREE
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report import sections as parts
-from raglab.lab.report.blocks import Block, Frame, Picture, ReportSection, Text
+from raglab.lab.report.blocks import Block, Frame, Picture, ReportPart, ReportSection, Text
 from raglab.lab.report.first_screen import first_screen
 from raglab.lab.report.promise_sections import bound_confidence, certificate_blocks, own_certificate, rate_counts
 from raglab.lab.report.rendering import render_page
@@ -160,7 +160,7 @@ def cockpit_section(cockpit: str | None, study: StudyOutcome | None) -> list[Blo
     return [Frame(caption, cockpit)]
 
 
-SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title, in its order
+SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # by title; `PARTS` has their order
     "Targets": lambda on: parts.verdict(on.judged, on.trials, on.min_coverage, on.max_over_ask),
     "What was judged": lambda on: parts.head(on.judged, on.later_notes, on.trace_id),
     "What is promised": lambda on: certificate_blocks(on.judged),
@@ -184,6 +184,33 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title
     "This traffic": lambda on: traffic_section(on.review),
 }
 
+LAST_PART = "Cases and traffic"
+PARTS: dict[str, tuple[str, ...]] = {  # the page: parts with their sections; the first of each is open
+    "Promises and targets": ("Targets", "What is promised", "If the labels or the traffic were others"),
+    "Comparison": (
+        "Policies and their rates",
+        "Candidates",
+        "What changed",
+        "Label against decision",
+        "What decided",
+    ),
+    "Weak spots": ("Where it goes wrong", "Ranking of the expected sources"),
+    "Confidence and signals": (
+        "Does the confidence mean what it says?",
+        "Risk and coverage",
+        "What each signal is worth",
+        "Confidence by label",
+    ),
+    "Thresholds": (
+        "Move the thresholds yourself",
+        "Every threshold over its range",
+        "Decision by expected cost",
+        "Decision boundary",
+        "Flat ranges and trials",
+    ),
+    LAST_PART: ("What was judged", "This traffic"),  # and sections that are added to `SECTIONS`
+}
+
 # Sections that show how policies decide: of those that were fitted or chosen on these cases nothing there compares.
 OF_POLICIES = frozenset(
     {
@@ -201,12 +228,21 @@ OF_POLICIES = frozenset(
 )
 
 
-def _sections(material: Material) -> list[ReportSection]:
+def _parts(material: Material) -> list[ReportPart]:
+    """Parts whose sections have something to say."""
+    listed = {title for titles in PARTS.values() for title in titles}
+    added = tuple(title for title in SECTIONS if title not in listed)
+    titles = PARTS | {LAST_PART: (*PARTS[LAST_PART], *added)}
+    sections_by_part = {part: _sections(material, names) for part, names in titles.items()}
+    return [ReportPart(part, sections) for part, sections in sections_by_part.items() if sections]
+
+
+def _sections(material: Material, titles: Sequence[str]) -> list[ReportSection]:
     """Sections that have something to say, captions marked where figures are in sample (rule S6.5)."""
     note = material.judged.note
     sections = []
-    for title, make in SECTIONS.items():
-        blocks = make(material)
+    for title in titles:
+        blocks = SECTIONS[title](material)
         if note and title in OF_POLICIES:
             blocks = [
                 block if isinstance(block, Text) else block._replace(caption=f"{note} {block.caption}")
@@ -291,16 +327,16 @@ def write_report(
     unmeasured = unmeasured_note(trace, judged.policies[judged.subject])
     shown = (*notes, *(note for note in unmeasured if note not in notes))
     material_fields = (shown, trials, flat_ranges, study, costs, min_coverage, max_over_ask, trace_id, cockpit, review)
-    sections = _sections(Material(judged, *material_fields))
+    report_parts = _parts(Material(judged, *material_fields))
     # Figures stand in the page itself and beside it as files, for whoever writes a paper.
     folder = page.with_name(f"{page.stem}_figures")
     make_folder(folder)
-    for block in (block for section in sections for block in section.blocks):
+    for block in (block for part in report_parts for section in part.sections for block in section.blocks):
         if isinstance(block, Picture):
             write_bytes(block.png, folder / f"{block.name}.png")
     title = f"Report on {cut_text(str(trace.meta.get('corpus', 'a corpus')))}: {cut_text(judged.subject)}"
     first = first_screen(judged, study, notes, costs, min_coverage, max_over_ask)
-    write_text(render_page(title, first, sections), page)
+    write_text(render_page(title, first, report_parts), page)
     return page
 
 

@@ -6,6 +6,7 @@ cockpit inside it; all are named by their hash in the page's content security po
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import sha256
@@ -15,18 +16,19 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 
 from raglab.characters import visible
-from raglab.lab.report.blocks import Frame, ReportSection
+from raglab.lab.report.blocks import Frame, ReportPart
 from raglab.lab.report.first_screen import FirstScreen
 from raglab.rules import NUMBER, rule_sentences
 
 UNBROKEN = "\u00a0"
 
 
-def render_page(title: str, first: FirstScreen, sections: Sequence[ReportSection]) -> str:
-    """HTML of the page: the first screen, the contents, the sections, and the first sentence of every rule cited."""
+def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> str:
+    """HTML of the page: the first screen, the contents, the parts, and the first sentence of every rule cited."""
     here = files("raglab.lab.report")
     script = here.joinpath("tables.js").read_text(encoding="utf-8").strip()
-    frames = [block.html for section in sections for block in section.blocks if isinstance(block, Frame)]
+    blocks = [block for part in parts for section in part.sections for block in section.blocks]
+    frames = [block.html for block in blocks if isinstance(block, Frame)]
     # Scripts are allowed by their hash: text of a corpus on the page can never run.
     runs = sorted({script_hash(code) for code in (script, *(code for page in frames for code in inline_scripts(page)))})
     rules = rule_sentences()
@@ -41,9 +43,9 @@ def render_page(title: str, first: FirstScreen, sections: Sequence[ReportSection
         whole = str(text).replace(" %", f"{UNBROKEN}%")
         if tight:
             whole = whole.replace(" ", UNBROKEN).replace(f";{UNBROKEN}", "; ")
-        parts = [(part, part if part in rules else "") for part in NUMBER.split(whole)]
-        cited.update(rule for _, rule in parts if rule)
-        return parts
+        split = [(part, part if part in rules else "") for part in NUMBER.split(whole)]
+        cited.update(rule for _, rule in split if rule)
+        return split
 
     environment = Environment(
         autoescape=True,
@@ -52,16 +54,27 @@ def render_page(title: str, first: FirstScreen, sections: Sequence[ReportSection
         finalize=lambda value: visible(value, lines=True) if type(value) is str else value,
     )
     environment.filters["pieces"] = pieces
+    environment.filters["anchor"] = anchor
     return environment.from_string(here.joinpath("report.html.j2").read_text(encoding="utf-8")).render(
         title=title,
         first=first,
-        sections=sections,
+        parts=parts,
         script=script,
         runs=" ".join(runs),
         rules=rules,
         # Asked for below everything else, when all that is cited is known.
         cited=lambda: sorted(cited, key=_place),
     )
+
+
+def anchor(title: str) -> str:
+    """Anchor of a section in the page.
+
+    Example:
+      >>> anchor("Does the confidence mean what it says?")
+      'does-the-confidence-mean-what-it-says'
+    """
+    return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
 
 
 def _place(rule: str) -> list[int]:

@@ -1,4 +1,5 @@
-// Tables sort by a click or Enter on their head: up, down, and back to the order that they came in.
+// Tables sort by a click or Enter on their head: up, down, and back to the order that they came in. A link opens the
+// section that it leads to, and all sections are open in print.
 "use strict";
 const words = new Intl.Collator("en", { numeric: true });
 
@@ -18,8 +19,11 @@ function compare(one, other) {
 for (const table of document.querySelectorAll("table")) {
   const body = table.tBodies[0];
   const rows = Array.from(body.rows);
-  if (rows.length < 2) continue;
   const heads = Array.from(table.tHead.rows[0].cells);
+  // On a narrow screen a row is a card, in which each cell names its column.
+  for (const row of rows) Array.from(row.cells).forEach((cell, column) => { cell.dataset.head = heads[column].textContent; });
+  table.classList.add("cards");
+  if (rows.length < 2) continue;
   heads.forEach((head, column) => {
     const button = document.createElement("button");
     button.type = "button";
@@ -39,3 +43,11 @@ for (const table of document.querySelectorAll("table")) {
     });
   });
 }
+
+function openLinked() {
+  const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (place) for (let part = place; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+}
+addEventListener("hashchange", openLinked);
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
+openLinked();
