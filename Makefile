@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-all removal fuzz stress service lab mlflow bench bench-large bench-index local-llm notebooks lock clean
+.PHONY: demo test test-fast test-all removal fuzz stress service package lab mlflow bench bench-large bench-index local-llm notebooks lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -25,6 +25,7 @@ test-all: $(READY) local-llm  ## what CI runs: every test, browsers, crowds, 1,0
 	$(MAKE) removal
 	$(MAKE) stress SCALE=0.1
 	$(MAKE) service
+	$(MAKE) package
 
 ROOMS ?=
 removal: $(READY)  ## without the rooms of raglab/extensions the fast tests of the core pass; ROOMS="scale cockpit": without each of these
@@ -43,6 +44,9 @@ service:  ## what requirements-service.txt installs, in an environment of its ow
 	out/service/bin/pip install --quiet --disable-pip-version-check --no-deps . -r requirements-service.txt
 	out/service/bin/pip uninstall --quiet --disable-pip-version-check --yes pip setuptools
 	cd out/service && bin/python ../../experiments/service/decide.py
+
+package: $(READY)  ## sdist and wheel: their files are the tree's, and the wheel runs in an empty environment
+	$(BIN)/python .ci/package.py
 
 lab: $(READY)  ## JupyterLab on the project, at the first notebook, on this machine only
 	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=. notebooks/01_quickstart.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from raglab.lab.paired_gain import Advantage
 from raglab.lab.study import TuneResult, tune
-from raglab.lab.tracking import TrackedRun, _policy_metrics, _study_metrics, track, track_run
+from raglab.lab.tracking import HEADLINE, TrackedRun, _policy_metrics, _study_metrics, track, track_run
 from raglab.metrics import RATES
 from raglab.replay import sweep
 from test_lab_study import _world
@@ -30,18 +31,24 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
         "trials": pd.DataFrame({"feasible": [False, True, True, True], "expected_cost": [0.1, 0.4, 0.3, 0.35]}),
     }
     series = _study_metrics(SimpleNamespace(**parts))  # type: ignore[arg-type]
-    assert [(value, step) for name, value, step in series if name == "best_cost"] == [
+    assert [(value, step) for name, value, step in series if name == "search/best_cost"] == [
         (0.1, 0),
         (0.4, 1),
         (0.3, 2),
         (0.3, 3),
     ]
-    assert {("advantage/estimate", 0.5, 0), ("advantage/p", 0.182, 0), ("held_out_estimate", 0.31, 0)} <= set(series)
+    assert {
+        ("study/advantage_estimate", 0.5, 0),
+        ("study/advantage_p", 0.182, 0),
+        ("study/held_out_estimate", 0.31, 0),
+    } <= set(series)
     unjudged = _study_metrics(SimpleNamespace(**parts | {"advantage": None}))  # type: ignore[arg-type]
-    assert not [name for name, _, _ in unjudged if name.startswith("advantage/")]
+    assert not [name for name, _, _ in unjudged if name.startswith("study/advantage")]
     long = pd.DataFrame({"feasible": True, "expected_cost": range(2000, 0, -1)})
     steps = [
-        step for name, _, step in _study_metrics(SimpleNamespace(**parts | {"trials": long})) if name == "best_cost"
+        step
+        for name, _, step in _study_metrics(SimpleNamespace(**parts | {"trials": long}))
+        if name == "search/best_cost"
     ]  # type: ignore[arg-type]
     assert steps == [*range(0, 2000, 4), 1999]
 
@@ -50,9 +57,19 @@ def test_what_is_not_finite_is_left_out() -> None:
     """A rate of no cases is no metric."""
     row = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
     names = [name for name, _, _ in _policy_metrics(row | {"coverage": float("nan")}, in_sample=False)]
-    assert names[:3] == ["cost", "cost_low", "cost_high"]
+    assert names[:2] == ["expected_cost", "hallucination_rate"]
     assert "judged/coverage_low" in names
-    assert "judged/coverage" not in names
+    assert not {"coverage", "judged/coverage"} & set(names)
+
+
+def test_three_figures_come_before_all_others() -> None:
+    """MLflow sorts metrics by name, in its lists and, those without a group first, in its charts."""
+    row = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
+    names = [name for name, _, _ in _policy_metrics(row, in_sample=False)]
+    assert tuple(sorted(names)[:3]) == HEADLINE == tuple(name for name in names if "/" not in name)
+    assert all(
+        name > HEADLINE[-1] for name in ("search/best_cost", "selected/in_sample_cost", "study/held_out_estimate")
+    )
 
 
 def test_what_is_in_sample_shares_no_name_with_what_is_judged() -> None:
@@ -110,18 +127,30 @@ def test_a_study_is_one_run_over_one_trace(result: TuneResult, mlruns: Path, tmp
     assert whole in page.read_text(encoding="utf-8")
     assert result.judged_on.fingerprint not in page.read_text(encoding="utf-8")
     assert data.dataset.profile == f'{{"cases":60,"report":{len(result.judged_on)},"tune":{len(result.tuned_on)}}}'
-    assert parent.info.run_name == f"world: least cost: {result.policy.policy_id}"
-    assert parent.data.metrics["held_out_estimate"] == result.held_out_estimate
+    data_name, policy_name, day = parent.info.run_name.split(" · ")
+    assert (data_name, policy_name) == ("world", f"{result.selected} {result.policy.policy_id}")
+    assert day == datetime.fromtimestamp(parent.info.start_time / 1000, UTC).date().isoformat()
+    assert parent.data.tags["targets"] == "least cost"
+    assert sorted(parent.data.metrics)[:3] == list(HEADLINE)
+    assert parent.data.metrics["study/held_out_estimate"] == result.held_out_estimate
     judged = sweep(result.judged_on, list(result.policies.values()))
-    assert parent.data.metrics["cost_high"] == judged["expected_cost_high"][1]
-    assert [one.step for one in client.get_metric_history(run.run_id, "best_cost")] == list(range(8))
+    assert parent.data.metrics["judged/expected_cost_high"] == judged["expected_cost_high"][1]
+    assert [one.step for one in client.get_metric_history(run.run_id, "search/best_cost")] == list(range(8))
     nested = client.search_runs([run.experiment_id], f"tags.mlflow.parentRunId = '{run.run_id}'")
     assert {one.info.run_name for one in nested} == set(result.policies)
-    seen = {one.info.run_name: one.data.metrics["cost"] for one in nested}
+    seen = {one.info.run_name: one.data.metrics["expected_cost"] for one in nested}
     assert seen == dict(zip(result.policies, judged["expected_cost"], strict=True))
-    assert seen["tuned"] == parent.data.metrics["cost"]
+    assert seen["tuned"] == parent.data.metrics["expected_cost"]
     names = {path.name for path in (mlruns / "artifacts").rglob("*") if path.is_file()}
-    assert {"trials.parquet", "tuned.yaml", "defaults.yaml", "report.html", "comparison.csv", "more.txt"} <= names
+    assert {
+        "trials.parquet",
+        "tuned.yaml",
+        "defaults.yaml",
+        "report.html",
+        "comparison.csv",
+        "more.txt",
+        "MLmodel",
+    } <= names
     assert len(pd.read_parquet(next(mlruns.rglob("trials.parquet")))) == 8
 
 

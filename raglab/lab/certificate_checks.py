@@ -16,7 +16,6 @@ from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
 from raglab.lab.certified_losses import COST, asking_note, count_rates, lower_bound
 from raglab.lab.looks import split_queries
-from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES
 from raglab.misuse import takes
 from raglab.store.loaders import load_cases, load_corpus
@@ -235,6 +234,8 @@ def retrieve_trace(
     Raises:
       ValueError: the policy holds no certificate where nothing is stated, or no case is of the split.
     """
+    from raglab.live.trace_building import build_trace  # with FAISS and BM25, which the check of a trace needs not
+
     certificate = stated_certificate(policy) if stated is None else stated
     own = dict(certificate.get("retrieval", {}))
     settings = {name: own[name] for name in ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight") if name in own}

@@ -133,7 +133,7 @@ class TuneResult:
       tuned_on: trace of the cases that were tuned on.
       judged_on: trace of the cases that were judged on.
       study: Optuna's own, for its plots and dashboards: trials by the paths that they set, objectives named, targets as
-        constraints.
+        constraints. Plots of one objective take `target=lambda trial: trial.values[0], target_name="expected_cost"`.
       best: Optuna's trial that meets all targets at the least expected cost; where none meets them, the nearest.
       settings: that identify this study in storage and tracker; `trace` is the id of the whole trace.
       selection_settings: `rule`, `folds`, `repeats` and the names that compete.

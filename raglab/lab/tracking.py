@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,8 +29,10 @@ from raglab.lab.artifact_places import (
     check_stored_places,
 )
 from raglab.lab.store_errors import check_server, store_error
+from raglab.lab.tracked_model import save_model, unstated_signals
 from raglab.metrics import RATES
 from raglab.store.files import InputError, Where, csv_text, input_error, make_folder, write_text
+from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from raglab.lab.study import TuneResult
 
 COST = "expected_cost"
+HEADLINE = ("coverage", COST, "hallucination_rate")  # metrics of a run outside of groups
 FOLDER = "mlruns"
 DATABASE = "mlflow.db"
 ARTIFACTS = "artifacts"
@@ -45,7 +49,7 @@ PORT = 5000
 QUIET = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}  # two processes, not nine
 _SQLITE = b"SQLite format 3\x00"  # how such a file begins
 _PARAMETER_LENGTH = 500
-_NAME_LENGTH = 60  # of the corpus and of the goal in a run's name
+_NAME_LENGTH = 60  # of the corpus in a run's name
 _STEPS = 500  # of a curve
 _STORES = ("mlflow", "sqlalchemy", "alembic", "sqlite3")
 _ENDS = ("", "_low", "_high")
@@ -92,12 +96,15 @@ def track(
 ) -> TrackedRun:
     """Log a study as one MLflow run.
 
-    Its dataset is the trace, by id and splits. Metrics: `best_cost` by trial, `held_out_estimate`, expected cost, rates
-    and advantage of the tuned policy on the judged cases, with their intervals; of a policy that was fitted or chosen
-    on these cases the group is named `in_sample`, and there is no `cost` (rule S6.5). Parameters, tags (policy_id,
-    trace_fingerprint, selected, incumbent), tables (trials as Parquet; candidates and comparison as CSV), policies as
-    YAML, and the report with its figures where there is one. Each policy of the comparison is a nested run with the
-    same metrics.
+    Its name is `data set · policy · date`, the date in UTC, and its dataset the trace, by id and splits. MLflow sorts
+    metrics by name: `coverage`, `expected_cost` and `hallucination_rate` of the tuned policy on the judged cases are
+    first, all others are in groups behind them: every rate with its interval (`judged/`), the best cost by trial
+    (`search/`), the selected candidate (`selected/`), nested estimate and advantage (`study/`). Of a policy that was
+    fitted or chosen on these cases the group is `in_sample/`, and the first three are left out (rule S6.5).
+    Parameters, tags (policy_id, targets, trace_fingerprint, selected, incumbent), tables (trials as Parquet; candidates
+    and comparison as CSV), policies as YAML, and the report with its figures where there is one. `model` is the tuned
+    policy as a model of MLflow that decides a DataFrame, see `raglab.lab.tracked_model`; one that reads signals of the
+    user has none. Each policy of the comparison is a nested run with the same metrics.
 
     Args:
       result: of `tune`.
@@ -107,6 +114,9 @@ def track(
         server, and elsewhere only in places that RAGLAB_ARTIFACTS names.
       report: HTML file whose page and figures are logged too.
       files: further files to log.
+
+    Warns:
+      UserWarning: no model is logged, since the policy reads signals of the user or no column `score`.
     """
     corpus, trace = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
     # A run is found by its tags; its parameters say how to make it again.
@@ -118,6 +128,7 @@ def track(
         "selected": result.selected,
         "incumbent": result.incumbent,
         "basis": result.basis,
+        "targets": ", ".join(f"{name} {limit:g}" for name, limit in result.goal.targets.items()) or "least cost",
         "mlflow.note.content": result.notes[0],
     }
     parameters = {
@@ -131,8 +142,8 @@ def track(
     of = {"all": len(result.judged_on)}
     if result.judged_on is not result.tuned_on:
         of = {"tune": len(result.tuned_on), "report": len(result.judged_on)}
-    limits = ", ".join(f"{name} {limit:g}" for name, limit in result.goal.targets.items())
-    name = f"{corpus[:_NAME_LENGTH]}: {limits[:_NAME_LENGTH] or 'least cost'}: {result.policy.policy_id}"
+    policy, today = f"{result.selected} {result.policy.policy_id}", datetime.now(UTC).date()
+    name = f"{corpus[:_NAME_LENGTH]} · {policy} · {today.isoformat()}"
     with _open_run(name, "tune", folder, tags, TrackedData(corpus, trace, of)) as run:
         run.log(
             parameters, [*_policy_metrics(judged["tuned"], in_sample="tuned" in in_sample), *_study_metrics(result)]
@@ -422,28 +433,29 @@ def _judged_rows(result: TuneResult) -> dict[str, dict[str, Any]]:
 def _policy_metrics(row: Mapping[str, Any], *, in_sample: bool) -> list[tuple[str, float, int]]:
     """Expected cost and rates of a policy with their intervals; what is not finite is left out.
 
-    Rates stand in a group of their own, which MLflow folds, so that its charts begin with the cost and the curve.
+    The three of `HEADLINE` come before all groups by name, where MLflow shows them first.
 
     Args:
       in_sample: whether the policy was fitted or chosen on the judged cases; its figures then share no name with
         others.
     """
     group = "in_sample" if in_sample else "judged"
-    names = {COST: "in_sample/cost" if in_sample else "cost", **{name: f"{group}/{name}" for name in RATES}}
-    series = ((f"{short}{end}", float(row[f"{name}{end}"]), 0) for name, short in names.items() for end in _ENDS)
+    figures = [(f"{name}{end}", float(row[f"{name}{end}"])) for name in (COST, *RATES) for end in _ENDS]
+    series = [] if in_sample else [(name, float(row[name]), 0) for name in HEADLINE]
+    series += [(f"{group}/{name}", value, 0) for name, value in figures]
     return [metric for metric in series if math.isfinite(metric[1])]
 
 
 def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
     """Nested estimate, costs of what was selected, its advantage, and the lowest expected cost by trial."""
     chosen: Any = result.costs.loc[result.selected]
-    series = [("held_out_estimate", result.held_out_estimate, 0)]
+    series = [("study/held_out_estimate", result.held_out_estimate, 0)]
     series += [(f"selected/{name}_cost", float(chosen[name]), 0) for name in ("in_sample", "cross_validated")]
     if result.advantage is not None:
-        series += [(f"advantage/{name}", float(getattr(result.advantage, name)), 0) for name in _ADVANTAGE]
+        series += [(f"study/advantage_{name}", float(getattr(result.advantage, name)), 0) for name in _ADVANTAGE]
     best = _best_costs(result.trials)
     last, step = len(best) - 1, max(1, len(best) // _STEPS)
-    series += [("best_cost", value, at) for at, value in enumerate(best) if at % step == 0 or at == last]
+    series += [("search/best_cost", value, at) for at, value in enumerate(best) if at % step == 0 or at == last]
     return [metric for metric in series if math.isfinite(metric[1])]
 
 
@@ -461,6 +473,12 @@ def _log_files(result: TuneResult, folder: Path) -> None:
         write_text(csv_text(table), folder / f"{name}.csv")
     for name, policy in (("tuned", result.policy), ("defaults", result.default_policy)):
         policy.save(folder / f"{name}.yaml")
+    score = result.tuned_on.meta.get("parameters", {}).get("score", "cosine")
+    reads = ", ".join(unstated_signals(result.policy)) or ("no column score" if score is None else "")
+    if reads:
+        warn_user(f"No model of MLflow is logged: the policy reads what its frame cannot state, {reads}.")
+    else:
+        save_model(result.policy, folder / "model", score=score)
     page = result.cockpit_page()
     if page is not None:
         write_text(page, folder / "cockpit.html")

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +17,9 @@ from raglab.canonical import digest
 from raglab.models import Encoding, Tokens
 from raglab.progress import progress
 from raglab.retrieval.index_checks import CodeCells, LinkedCodes, check_cells, check_graph
+
+if TYPE_CHECKING:
+    import faiss
 
 Kind = Literal["flat", "hnsw", "ivf"]
 StoredKind = Literal["hnsw-sq8", "ivfpq"]
@@ -124,6 +126,8 @@ class DenseIndex:
 
         Cells that are searched may hold too few vectors, and a graph may have parts that no link leads to.
         """
+        import faiss
+
         n, most = self.index.ntotal, self._candidates(k)
         width = min(n, self.widen * k + SLACK)
         l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
@@ -164,6 +168,8 @@ def dense_index(vectors: Vectors, kind: Kind = "flat") -> DenseIndex:
     Raises:
       ValueError: the kind must be known, the vectors 2-dimensional.
     """
+    import faiss
+
     if vectors.ndim != 2:
         msg = f"vectors must have shape [N, dim], got {list(vectors.shape)}; stack one row a text."
         raise ValueError(msg)
@@ -264,6 +270,8 @@ def train_index(vectors: StoredRows, n: int, kind: StoredKind) -> faiss.Index:
     Raises:
       ValueError: product quantisation needs dimensions by fours and 256 vectors.
     """
+    import faiss
+
     dim = vectors.shape[1]
     index: faiss.Index
     with _single_thread():
@@ -295,6 +303,8 @@ def write_faiss(index: faiss.Index, path: Path) -> None:
     Raises:
       OSError: the file cannot be written, or the disk is full.
     """
+    import faiss
+
     # By a file of Python, which tells of the last bytes too that a full disk has no room for.
     writer: Any = faiss  # its stub lacks it
     with path.open("wb") as file:
@@ -316,6 +326,8 @@ def stored_index(path: Path, vectors: StoredRows, n: int, kind: StoredKind, *, c
     Raises:
       ValueError: the file is no index of this kind over n vectors.
     """
+    import faiss
+
     wanted = faiss.IndexHNSWSQ if kind == "hnsw-sq8" else faiss.IndexIVFPQ
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
@@ -336,6 +348,8 @@ def _check_stored(index: Any, n: int, dim: int) -> None:  # noqa: ANN401 - FAISS
     Raises:
       ValueError: rule, value and remedy.
     """
+    import faiss
+
     if index.metric_type != faiss.METRIC_L2 or not index.is_trained:
         msg = f"a stored index must be trained, of squared L2 distances, got metric {index.metric_type}; make it again."
         raise ValueError(msg)
@@ -363,11 +377,15 @@ def _check_stored(index: Any, n: int, dim: int) -> None:  # noqa: ANN401 - FAISS
 
 def _numbers(start: Any, size: int) -> NDArray[Any]:  # noqa: ANN401 - a pointer of FAISS
     """Numbers of a vector of FAISS, without a copy."""
+    import faiss
+
     return faiss.rev_swig_ptr(start, size) if size else np.empty(0, np.int64)
 
 
 def with_search(dense: DenseIndex, search: StoredSearch) -> DenseIndex:
     """The index, searched so wide."""
+    import faiss
+
     if isinstance(dense.index, faiss.IndexIVFPQ):
         dense.index.nprobe = search.width
     elif isinstance(dense.index, faiss.IndexHNSWSQ):
@@ -387,6 +405,8 @@ def tuned_search(dense: DenseIndex, queries: Vectors, least: float = LEAST_RECAL
     Raises:
       ValueError: the widest search finds less.
     """
+    import faiss
+
     k = min(RECALL_AT, dense.index.ntotal)
     exact = _exact(queries, dense.vectors, dense.index.ntotal, k)[0][:, -1:]
     if isinstance(dense.index, faiss.IndexIVFPQ):
@@ -418,6 +438,8 @@ def _doubled(start: int, most: int) -> list[int]:
 
 def _exact(queries: Vectors, vectors: Vectors | StoredRows, n: int, k: int) -> tuple[Values, Ids]:
     """The k nearest of the first n, (l2, ids), each [Q, k], by (l2, id); a block of vectors at a time."""
+    import faiss
+
     width = min(n, k + SLACK)
     best = np.empty((len(queries), 0), np.float32)
     ids = np.empty((len(queries), 0), np.int64)
@@ -494,6 +516,8 @@ def _sort_by_distance(l2: Values, ids: NDArray[np.integer], k: int) -> tuple[Val
 @contextmanager
 def _single_thread() -> Iterator[None]:
     """Build on one thread, so that a graph's edges do not depend on the number of cores."""
+    import faiss
+
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

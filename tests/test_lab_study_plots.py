@@ -1,0 +1,59 @@
+"""Plots of Optuna take a study of ours as it is: objectives and paths are named, infeasible trials marked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raglab.lab.search_space import Goal
+from raglab.lab.study import TuneResult, tune
+from test_lab_study import _world
+
+pytest.importorskip("plotly", reason="raglab-toolkit[dashboard] is not installed")
+pytestmark = pytest.mark.slow
+COST: dict[str, Any] = {"target": lambda trial: trial.values[0], "target_name": "expected_cost"}
+
+
+@pytest.fixture(scope="module", params=["memory", "folder"])
+def result(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TuneResult:
+    """Return a small study, in memory and in a storage."""
+    storage = None if request.param == "memory" else Path(tmp_path_factory.mktemp("study"))
+    goal = Goal(targets={"hallucination_rate": 0.2})
+    return tune(_world(), goal=goal, rule="chain", trials=16, batch_size=8, repeats=1, folds=3, storage=storage)
+
+
+def test_optimization_history(result: TuneResult) -> None:
+    """The axis has the objective's name; every trial is a point, those that miss the target apart."""
+    from optuna.visualization import plot_optimization_history
+
+    figure = plot_optimization_history(result.study, **COST)
+    assert figure.layout.yaxis.title.text == "expected_cost"
+    points = {trace.name: len(trace.x) for trace in figure.data if trace.mode == "markers"}
+    infeasible = int((~result.trials["feasible"]).sum())
+    assert points["Infeasible Trial"] == infeasible
+    assert sum(points.values()) == len(result.trials) == 16
+
+
+def test_parameter_importances(result: TuneResult) -> None:
+    """A bar for each path of the space, in a group for each objective; they are shares."""
+    from optuna.visualization import plot_param_importances
+
+    figure = plot_param_importances(result.study)
+    assert [bars.name for bars in figure.data] == ["expected_cost", "coverage"]
+    paths = {path for path in result.trials.columns if "." in path}
+    for bars in figure.data:
+        assert set(bars.y) <= paths
+        assert len(bars.y) > 1
+        assert sum(bars.x) == pytest.approx(1.0)
+
+
+def test_further_plots(result: TuneResult) -> None:
+    """Pareto front, slices and coordinates need nothing more; axes have the names of objectives and paths."""
+    from optuna import visualization
+
+    front = visualization.plot_pareto_front(result.study)
+    assert (front.layout.xaxis.title.text, front.layout.yaxis.title.text) == ("expected_cost", "coverage")
+    assert visualization.plot_slice(result.study, **COST).data
+    assert visualization.plot_parallel_coordinate(result.study, **COST).data
