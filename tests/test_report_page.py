@@ -485,7 +485,7 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
 
 
 def test_sections_stand_in_order(page: str) -> None:
-    """Six numbered parts; each section stands in one, the first of a part open, with an anchor that contents link to."""
+    """Six numbered parts; each section stands in one, the first of a part open; contents link to their anchors."""
     heads = re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", page)
     assert heads == [(str(number), title) for number, title in enumerate(report_page.PARTS, start=1)]
     listed = [title for titles in report_page.PARTS.values() for title in titles]
