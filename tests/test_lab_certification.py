@@ -620,8 +620,8 @@ def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
     assert recorded_looks(path, "a") == {}
     for cases, key, delta in (("a", "1", 0.1), ("b", "2", 0.1), ("a", "3", 0.05)):
         take_look(path, None, cases, key, delta, again=True)
-    assert list(recorded_looks(path, "a").items()) == [("1", 0.1), ("3", 0.05)]
-    assert recorded_looks(path, "b") == {"2": 0.1}
+    assert list(recorded_looks(path, "a").items()) == [("1", (0.1, 0)), ("3", (0.05, 0))]
+    assert recorded_looks(path, "b") == {"2": (0.1, 0)}
     path.write_text("{broken\n", encoding="utf-8")
     with pytest.raises(ValueError, match="JSON"):
         recorded_looks(path, "a")

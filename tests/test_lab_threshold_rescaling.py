@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelled import free_policy, labelled
 from raglab.certify import cases_needed, fixed_sequence
+from raglab.decision.learned_cases import with_tuned_cases
+from raglab.lab import threshold_rescaling
 from raglab.lab.certificate_checks import certificate_defect, retest
 from raglab.lab.certification import certify_best, certify_policy, grid
 from raglab.lab.certified_losses import pilot_counts
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
-from raglab.lab.threshold_rescaling import isotonic_map, look_delta, rescale_thresholds
+from raglab.lab.looks import LookRecord, Reuse, look_delta, recorded_looks, upgrade_look
+from raglab.lab.search_space import always_answer
+from raglab.lab.threshold_rescaling import isotonic_map, rescale_thresholds
+from raglab.lab.trace_comparison import compare_traces
 from raglab.metrics import binomial_p, upper_bound
 from raglab.policy import PolicyData
 from raglab.replay import decide, sweep
+from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import TraceData
+from raglab.values import Hits, TraceData
 from worlds import Hit, ask, random_policies, random_trace, trace_of
 
 GATES = {"gap": {"enabled": False}, "confidence": {"enabled": False}, "similarity": {"min_similarity": 0.75}}
@@ -95,7 +104,7 @@ def test_a_signal_that_is_missing_or_constant_keeps_its_threshold() -> None:
             for path in ("confidence.tau_default", "confidence.tau_explicit"):
                 assert moved.policy.value(path) == policy.value(path) == rows.loc[path, "to"]
                 assert rows.loc[path, "note"].startswith("not measured")
-            assert rows.loc["l2.max_l2", "note"] == ""
+            assert rows.loc["l2.max_l2", "note"].startswith("outside the old scores")
 
 
 def test_the_certificate_is_left_behind() -> None:
@@ -137,6 +146,92 @@ def test_a_retest_upholds_breaks_or_leaves_open() -> None:
         for alpha in (0.5, 0.02, 0.1)
     }
     assert said == {0.5: "upheld", 0.02: "broken", 0.1: "open"}
+
+
+# scores by hand
+
+
+COSINE = free_policy(confidence={"enabled": False}, similarity={"min_similarity": 0.15})
+
+
+def desks(*scores: Sequence[float], **declared: Any) -> list[Trace]:
+    """Traces of the same questions, each labelled ok, with scores by hand as their cosine or as signal `own`."""
+    traces = []
+    for column in scores:
+        rows = {"query": [f"question {n}" for n in range(len(column))], "label": "ok", "source": "home.md"}
+        own = {"own": {"higher": "surer", "unit": "raw"} | declared}
+        frame = pd.DataFrame(rows | {"hit_id": "a", "score" if not declared else "own": column})
+        if declared:
+            traces.append(trace_from_frame(frame, score=None, signals=own))
+        else:
+            for name in ("hit_id", "source"):
+                frame[name] = np.where(np.isnan(column), None, frame[name])
+            traces.append(trace_from_frame(frame, score="cosine"))
+    return traces
+
+
+def own_gate(**bounds: float) -> Policy:
+    """A policy whose only gate is on signal `own`."""
+    return always_answer(Policy.load()).replace("signals.own", bounds)
+
+
+@pytest.mark.parametrize("method", ["quantile", "isotonic"])
+def test_a_gate_that_judges_nothing_judges_nothing_after(method: Literal["quantile", "isotonic"]) -> None:
+    """At or below all scores it stays; above them too; where the new scores reach it, its bound is taken."""
+    old, new = desks([0.3, 0.4, 0.6], [0.6, 0.7, 0.8])
+    for before, after in ((-1.0, -1.0), (0.3, 0.3), (0.9, 0.9), (0.65, 1.0)):
+        moved = rescale_thresholds(old, COSINE.replace("similarity.min_similarity", before), to=new, method=method)
+        assert moved.policy.similarity.min_similarity == after
+        assert (
+            moved.table.set_index("path").loc["similarity.min_similarity", "note"].startswith("outside the old scores")
+        )
+    low = rescale_thresholds(new, COSINE.replace("similarity.min_similarity", 0.5), to=old, method=method)
+    assert low.policy.similarity.min_similarity == -1.0
+
+
+def test_gates_that_are_off_are_not_mapped() -> None:
+    """The table has the thresholds that act, and the calibrated cosine is named where confidence reads it."""
+    old, new = desks([0.1, 0.2, 0.3], [0.5, 0.6, 0.7])
+    moved = rescale_thresholds(old, COSINE, to=new)
+    assert {path for path in moved.table["path"] if not path.startswith("resolver.")} == {"similarity.min_similarity"}
+    assert moved.policy.l2 == COSINE.l2
+    assert not any("calibrated cosine" in note for note in moved.notes)
+    on = COSINE.replace("confidence.enabled", True)
+    assert any("calibrated cosine" in note for note in rescale_thresholds(old, on, to=new).notes)
+
+
+def test_a_signal_of_another_meaning_is_refused() -> None:
+    """Another direction or unit under the same name, with both."""
+    policy, scores = own_gate(min=0.5), ([0.2, 0.5, 0.8],)
+    (old,), (asks,), (shares,) = (
+        desks(*scores, **more) for more in ({"unit": "raw"}, {"higher": "ask"}, {"unit": "share"})
+    )
+    with pytest.raises(ValueError, match="higher 'surer' and unit 'raw' in trace, higher 'ask'"):
+        rescale_thresholds(old, policy, to=asks)
+    with pytest.raises(ValueError, match="signal own must have the same direction and unit"):
+        rescale_thresholds(old, policy, to=shares)
+
+
+def test_bounds_of_a_signal_do_not_cross() -> None:
+    """A narrow band maps past itself by ties: the upper bound is raised to the lower one."""
+    old, new = desks([0.1, 0.5, 0.51, 0.9], [1.0, 1.0, 9.0, 9.0], unit="raw")
+    moved = rescale_thresholds(old, own_gate(min=0.5, max=0.52), to=new)
+    assert (moved.policy.value("signals.own.min"), moved.policy.value("signals.own.max")) == (9.0, 9.0)
+    assert moved.table.set_index("path").loc["signals.own.max", "note"].startswith("raised to the lower bound")
+    alone = rescale_thresholds(old, own_gate(max=0.52), to=new)
+    assert alone.policy.value("signals.own.max") == 1.0
+
+
+def test_scores_that_are_missing_or_constant_on_one_side_are_stated() -> None:
+    """The shares of questions without a score differ; a constant old signal maps nothing."""
+    some = [0.1, 0.2, 0.3, np.nan]
+    old, new, flat = desks([0.1, 0.2, 0.3, 0.4], some, [0.3] * 4)
+    note = "similarity.min_similarity: 0% of the questions have no score in the old trace, 25% in the new one"
+    assert any(text.startswith(note) for text in rescale_thresholds(old, COSINE, to=new).notes)
+    assert not any("no score" in text for text in rescale_thresholds(new, COSINE, to=new).notes)
+    constant = rescale_thresholds(flat, COSINE, to=old)
+    assert constant.missing[0].endswith("missing or constant in the old trace.")
+    assert "is not mapped" not in rescale_thresholds(flat, COSINE, to=flat).missing[0]
 
 
 # certificates
@@ -205,10 +300,147 @@ def test_a_file_counts_looks_that_failed_and_the_same_call_is_the_same_look(old:
     assert len(looks.read_text().splitlines()) == 3
 
 
+def test_the_file_knows_among_how_many_the_cases_chose(old: Trace, tmp_path: Path) -> None:
+    """The thresholds of a chosen policy, written by hand, are one of m as it is; a line without m allows no look."""
+    looks = tmp_path / "looks.jsonl"
+    chosen = certify_best(old, free_policy(), targets=RISK, paths=PATHS, looks=looks).policy
+    assert chosen is not None
+    m = chosen.certificate["hypotheses"]  # type: ignore[index]
+    bare = free_policy(similarity={"enabled": True, "min_similarity": chosen.value(PATHS[0])}).replace(
+        "confidence.enabled", chosen.confidence.enabled
+    )
+    assert bare.learned_cases == {}
+    result = rescale_thresholds(old, bare, to=upgraded(old), targets=RISK, looks=looks)
+    assert (result.look, result.hypotheses) == (2, m)
+    assert [row.hypotheses for row in recorded_looks(looks, chosen.certificate["cases_hash"]).values()] == [m, m]  # type: ignore[index]
+    lines = looks.read_text(encoding="utf-8").splitlines()
+    looks.write_text("".join(line.replace(f', "hypotheses": {m}', "") + "\n" for line in lines), encoding="utf-8")
+    older = rescale_thresholds(old, bare, to=upgraded(old), targets=RISK, looks=looks)
+    assert older.look == 0
+    assert "holds 2 looks of an older raglab" in older.missing[0]
+    looks.write_text(lines[0].replace(f', "hypotheses": {m}', "") + "\n", encoding="utf-8")
+    # Its own certificate states m for its line.
+    assert rescale_thresholds(old, chosen, to=upgraded(old), looks=looks).hypotheses == m
+
+
+def test_certifying_the_chosen_policy_again_leaves_it_one_of_as_many(old: Trace, certified: Policy) -> None:
+    """Other targets on the same cases do not make it a policy that was fixed without them."""
+    m = certified.certificate["hypotheses"]  # type: ignore[index]
+    again = certify_policy(old, certified, targets={"hallucination_rate": 0.25}, again=True)
+    assert again.certificate.hypotheses == m
+    assert again.policy is not None
+    assert rescale_thresholds(old, again.policy, to=upgraded(old)).hypotheses == 2 * m
+
+
+@given(sizes=st.lists(st.tuples(st.integers(1, 9), st.sampled_from((0.05, 0.1))), max_size=5), m=st.integers(1, 9))
+def test_a_look_after_an_upgrade_is_never_at_a_looser_level(sizes: list[tuple[int, float]], m: int) -> None:
+    """Each earlier look lowers the level, the same one again has it again, and another level is another key."""
+
+    def key_at(delta: float, divisor: int) -> str:
+        return f"{delta} {divisor}"
+
+    before = {str(place): LookRecord(delta, size) for place, (size, delta) in enumerate(sizes)}
+    taken = upgrade_look(Reuse(hypotheses=m), before, 0.1, key_at)
+    assert taken.look.number == len(sizes) + 1
+    assert taken.hypotheses == max([m, *(size for size, _ in sizes)])
+    assert taken.delta / taken.divisor <= 0.1 / (taken.hypotheses if sizes else 1)
+    noted = before | {taken.key: LookRecord(taken.delta, taken.hypotheses)}
+    assert upgrade_look(Reuse(hypotheses=m), noted, 0.1, key_at) == taken
+    # Of what another one noted at the whole delta a further look is not the first again.
+    loose = before | {key_at(0.1, 1): LookRecord(0.1, 1)}
+    assert upgrade_look(Reuse(), loose, 0.1, key_at).look.number == (len(loose) + 1 if sizes else 1)
+
+
+def test_other_sets_of_the_same_questions_are_further_looks(old: Trace, tmp_path: Path) -> None:
+    """A case dropped, or the splits dealt again: the file holds a code of each question, once a set."""
+    looks = tmp_path / "looks.jsonl"
+    rescale_thresholds(old, free_policy(), to=upgraded(old), targets=RISK, looks=looks)
+    rescale_thresholds(old, free_policy(), to=upgraded(old, 3.0), targets=RISK, looks=looks)
+    assert [line.count("codes") for line in looks.read_text(encoding="utf-8").splitlines()] == [1, 0]
+    answered = decide(old, free_policy()).status == 0
+    dropped = next(row for row, case in enumerate(old.cases) if case.split == "certify" and answered[row])
+    part = [row for row in range(len(old)) if row != dropped]
+    names = np.random.default_rng(0).permutation([case.split for case in old.cases])
+    dealt = replace(old, cases=tuple(case._replace(split=name) for case, name in zip(old.cases, names, strict=True)))
+    for number, trace in enumerate((old.subset(part), dealt), start=3):
+        result = rescale_thresholds(trace, free_policy(), to=upgraded(trace), targets=RISK, looks=looks)
+        assert result.look == number
+    other = labelled(2, SPLITS, steps=None)
+    assert rescale_thresholds(other, free_policy(), to=upgraded(other), targets=RISK, looks=looks).look == 1
+
+
+def test_the_pilot_of_the_certificate_certifies_nothing(old: Trace, certified: Policy) -> None:
+    """Its thresholds were chosen there, though no part of the policy says so."""
+    renamed = {"tune": "certify", "certify": "report", "report": "tune"}
+    swapped = replace(old, cases=tuple(case._replace(split=renamed[str(case.split)]) for case in old.cases))
+    result = rescale_thresholds(swapped, certified, to=upgraded(swapped))
+    assert (result.certified, result.look) == (False, 0)
+    assert "the pilot of the old certificate" in result.missing[0]
+
+
+def two_arms(*names: str, base: Trace) -> Trace:
+    """A trace whose arms other than `x` have another scale of the cosine."""
+    fields = {name: np.repeat(getattr(base.hits, name), len(names), axis=1) for name in base.hits._fields}
+    scale = np.array([1.0 if name == "x" else 0.5 for name in names])[:, None, None]
+    return replace(base, arms=names, hits=Hits(**fields | {"cosine": fields["cosine"] * scale}))
+
+
+def test_arms_are_those_of_the_certificate_and_of_one_name(old: Trace) -> None:
+    """An order of the arms is no upgrade; one that would have to be guessed is refused."""
+    policy = free_policy(similarity={"min_similarity": 0.4})
+    same = rescale_thresholds(two_arms("x", "y", base=old), policy, to=two_arms("y", "x", base=old), targets=RISK)
+    assert same.policy.similarity.min_similarity == 0.4
+    assert same.certification.policy.certificate["arm"] == "x"  # type: ignore[union-attr, index]
+    on_y = certify_policy(two_arms("x", "y", base=old), policy, targets=RISK, arm="y").policy
+    assert on_y is not None
+    halved = replace(old, hits=old.hits._replace(cosine=old.hits.cosine * 0.5))
+    moved = rescale_thresholds(two_arms("x", "y", base=old), on_y, to=halved)
+    assert moved.policy.similarity.min_similarity == 0.4
+    with pytest.raises(ValueError, match="to_arm must be given where the new trace has no arm 'hybrid'"):
+        rescale_thresholds(old, policy, to=two_arms("x", "y", base=old), targets=RISK)
+
+
+@pytest.mark.parametrize("method", ["quantile", "refit"])
+def test_a_policy_that_was_tuned_elsewhere_keeps_both_sets(old: Trace, method: Literal["quantile", "refit"]) -> None:
+    """The cases that it was mapped on, and those of last year, certify nothing of it."""
+    last_year = labelled(7, {"certify": 80}, steps=None)
+    tuned = with_tuned_cases(free_policy(), [case.query for case in last_year.cases])
+    moved = rescale_thresholds(old, tuned, to=upgraded(old), targets=RISK, method=method)
+    assert moved.look == 1  # cases that it was tuned on are no cases that it was certified on
+    renamed = {"tune": "certify", "certify": "report", "report": "tune"}
+    cases = tuple(case._replace(split=renamed[str(case.split)]) for case in old.cases)
+    for trace in (replace(upgraded(old), cases=cases), last_year):
+        with pytest.raises(ValueError, match=r"those that the policy was fitted on, got 1?[58]0 of"):
+            certify_policy(trace, moved.policy.replace("certificate", None), targets=RISK)
+    tune = old.split("tune"), upgraded(old).split("tune")
+    with pytest.warns(UserWarning, match="in sample"):
+        assert "150 of these 150" in compare_traces(*tune, policy=tuned, after=moved.policy).in_sample
+
+
+def test_a_look_that_another_process_takes_meanwhile_is_counted(
+    old: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number, and so the level, is set under the lock of the file."""
+    looks, certify = tmp_path / "looks.jsonl", threshold_rescaling.certify_alone
+    rescale_thresholds(old, free_policy(), to=upgraded(old), targets=RISK, looks=looks)
+
+    def late(*call: Any) -> Any:
+        monkeypatch.setattr(threshold_rescaling, "certify_alone", certify)
+        assert rescale_thresholds(old, free_policy(), to=old, targets=RISK, looks=looks).look == 2
+        return certify(*call)
+
+    monkeypatch.setattr(threshold_rescaling, "certify_alone", late)
+    loose = {"hallucination_rate": 0.3}
+    result = rescale_thresholds(old, free_policy(), to=upgraded(old, 3.0), targets=loose, looks=looks)
+    assert (result.look, result.delta, result.hypotheses) == (3, look_delta(0.1, 3), 2)
+    assert result.certification.certificate.delta == result.delta  # type: ignore[union-attr]
+
+
 def test_fresh_cases_are_tested_at_delta(old: Trace) -> None:
     """Nobody certified on them: one hypothesis at the whole delta, whatever the policy was chosen among elsewhere."""
     result = rescale_thresholds(old, free_policy(), to=upgraded(old), targets=RISK, delta=0.05)
     assert (result.look, result.delta, result.hypotheses) == (1, 0.05, 1)
+    assert any(note.startswith("Without looks= a look that failed is not known") for note in result.notes)
     direct = certify_policy(upgraded(old), result.policy.replace("certificate", None), targets=RISK, delta=0.05)
     assert direct.certificate.promises == result.certification.certificate.promises  # type: ignore[union-attr]
 
@@ -232,6 +464,9 @@ def test_an_older_certificate_counts_its_candidates(old: Trace, certified: Polic
     rows = {name: value for name, value in certified.certificate.items() if name != "hypotheses"}  # type: ignore[union-attr]
     older = certified.model_copy(update={"certificate": rows | {"candidates": 7}})
     assert rescale_thresholds(old, older, to=upgraded(old)).hypotheses == 7
+    for name, value in (("hypotheses", 0), ("hypotheses", "many"), ("budget", 0.9), ("looks", 10**12)):
+        forged = certified.model_copy(update={"certificate": {**certified.certificate, name: value}})  # type: ignore[dict-item]
+        assert f"got {name} " in certificate_defect(forged)
     broken = certified.model_copy(update={"certificate": {"delta": 0.1}})
     assert "is not read" in rescale_thresholds(old, broken, to=upgraded(old), targets=RISK).missing[0]
 
@@ -272,6 +507,28 @@ def test_doubtful_labels_of_certify_cases_are_counted(old: Trace, certified: Pol
     assert not result.certified  # what is answered is scored as it stands, as wrong
 
 
+def test_lost_labels_promise_nothing(old: Trace, certified: Policy) -> None:
+    """A chunk of the old name has another text: an answer from it would count as correct, so nothing is certified."""
+
+    def told(trace: Trace, text: str) -> Trace:
+        chunks = tuple(chunk._replace(chunk_id=chunk.source, text=text) for chunk in trace.chunks[:1])
+        hits = trace.hits._replace(chunk=np.minimum(trace.hits.chunk, 0))
+        return replace(trace, chunks=chunks, hits=hits)
+
+    before, after = told(old, "Reset the router."), told(upgraded(old), "The cafeteria opens at nine.")
+    assert rescale_thresholds(before, certified, to=told(upgraded(old), "Reset the router.")).certified
+    result = rescale_thresholds(before, certified, to=after)
+    answered = decide(after, result.policy).status == 0
+    lost = [case.split == "certify" and case.expect_sources == ("guide.md",) for case in old.cases]
+    n = int((answered & np.array(lost)).sum())
+    assert n > 0
+    assert (result.certified, result.look) == (False, 0)
+    assert result.missing[0].startswith(f"{n} certify cases that the policy answers must be labelled again")
+    # Of cases that nothing answers a label is not read.
+    closed = free_policy(l2={"enabled": True, "max_l2": 0.0, "soft_max_l2": None})
+    assert rescale_thresholds(before, closed, to=after, targets=RISK).look == 1
+
+
 def test_refit_takes_the_cheapest_that_passes_on_tune(old: Trace, certified: Policy) -> None:
     """By p-value at delta among the grid of the new cases alone."""
     result = rescale_thresholds(old, certified, to=upgraded(old), method="refit")
@@ -308,6 +565,18 @@ def test_other_splits_and_labels_are_refused(old: Trace) -> None:
     n = sum(case.expect_status == "ok" for case in old.cases)
     with pytest.raises(ValueError, match=f"same labels, got {n} of 460 cases that differ"):
         rescale_thresholds(old, free_policy(), to=replace(old, cases=flipped))
+    row = next(row for row, case in enumerate(old.cases) if case.expect_status == "ok")
+    changes: tuple[dict[str, Any], ...] = (
+        {"expect_sources": ()}, {"expect_sources_any": ("else.md",)}, {"min_sources": 2}, {"expect_option": 1},
+        {"answer": "x"},
+    )  # fmt: skip
+    for label in changes:
+        other = (*old.cases[:row], old.cases[row]._replace(**label), *old.cases[row + 1 :])
+        with pytest.raises(ValueError, match=rf"same labels, got 1 of 460 cases.*{old.cases[row].query}.*correct it"):
+            rescale_thresholds(old, free_policy(), to=replace(old, cases=other))
+    named = tuple(case._replace(selected_sources=("guide.md",)) for case in old.cases)
+    with pytest.raises(ValueError, match="same questions and documents that the user named, got 460 of 460"):
+        rescale_thresholds(old, free_policy(), to=replace(old, cases=named))
     swapped = tuple(case._replace(split="tune") for case in old.cases)
     with pytest.raises(ValueError, match="same splits, got 310 of 460"):
         rescale_thresholds(old, free_policy(), to=replace(old, cases=swapped))
@@ -363,6 +632,9 @@ def test_isotonic_scores_of_a_trace(old: Trace) -> None:
         method="isotonic",
     )  # fmt: skip
     assert outside.table.set_index("path").loc["similarity.min_similarity", "to"] <= 0.7
+    first, second = desks([0.1, 0.2, np.nan, np.nan], [np.nan, np.nan, 0.3, 0.4])
+    with pytest.raises(ValueError, match=r"similarity.min_similarity can not be mapped from trace to to: .*got none"):
+        rescale_thresholds(first, COSINE, to=second, method="isotonic")
 
 
 def test_later_looks_spend_delta_together() -> None:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from broker_documents import BROKER, broker
 from raglab.decision.learned_cases import with_tuned_cases
 from raglab.lab.comparison import compare
-from raglab.lab.gate_fitting import rescale_thresholds
 from raglab.lab.search_space import always_answer
 from raglab.lab.slice_rates import ranking
+from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.lab.trace_comparison import CasePairs, TraceComparison, compare_traces, pair_cases
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide, sweep
@@ -139,6 +139,14 @@ def test_without_a_policy_all_is_answered() -> None:
     same = compare_traces(hits(*FOUR), hits(*NEXT), policy=always_answer(Policy.load()))
     pd.testing.assert_frame_equal(result.table, same.table)
     assert not {"l2.max_l2", "similarity.min_similarity"} & set(same.signals["path"])  # its gates are off
+
+
+def test_gates_that_a_trace_declares_off_are_named() -> None:
+    """They judge nothing there, so that decisions differ by them."""
+    off = replace(hits(*NEXT), meta={**hits(*NEXT).meta, "gates_off": ["similarity"]})
+    notes = compare_traces(hits(*FOUR), off, policy=COSINE).notes
+    assert f"Gates of {COSINE.policy_id} judge nothing in the new trace: similarity." in notes
+    assert not any("judge nothing" in note for note in compare_traces(hits(*FOUR), hits(*NEXT), policy=COSINE).notes)
 
 
 def test_another_policy_for_the_new_trace() -> None:

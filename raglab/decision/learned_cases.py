@@ -70,7 +70,11 @@ def code_text(queries: Iterable[str]) -> str:
       >>> code_text(["b", "a", "b"])
       'PiPoFgA5ypeBEsob'
     """
-    codes = np.unique(question_codes(queries))[:MOST_CODES]
+    return _joined_codes(question_codes(queries))
+
+
+def _joined_codes(codes: NDArray[np.uint64]) -> str:
+    codes = np.unique(codes)[:MOST_CODES]
     raw = codes.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - CODE_BYTES :]
     return b64encode(raw.tobytes()).decode("ascii")
 
@@ -90,6 +94,22 @@ def with_learned_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKi
 def with_tuned_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKind:
     """Policy that remembers the cases on which its values were chosen; its policy_id stays."""
     return with_learned_cases(policy.model_copy(update={"tuned_on": hash_queries(queries)}), queries)
+
+
+def with_further_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKind:
+    """Policy that remembers these cases beside those on which its values were chosen before, under the hash of those.
+
+    Example:
+      >>> from raglab.policy import PolicyData
+      >>> policy = with_further_cases(with_tuned_cases(PolicyData.from_mapping(), ["a"]), ["b"])
+      >>> [learned_cases([policy], {None: [query]})[0].k for query in "abc"]
+      [1, 1, 0]
+    """
+    if policy.tuned_on is None:
+        return with_tuned_cases(policy, queries)
+    known = text_codes(policy.learned_cases.get(policy.tuned_on, ""))
+    joined = _joined_codes(np.concatenate([known, question_codes(queries)]))
+    return policy.model_copy(update={"learned_cases": {**policy.learned_cases, policy.tuned_on: joined}})
 
 
 def learning_parts(policy: PolicyData) -> dict[str, str]:

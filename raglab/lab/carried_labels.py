@@ -67,10 +67,12 @@ class LabelValidity:
       table: a row a kind of label: `kind`, `cases` that have such a label, `valid`, `uncertain` (it cannot be told from
         the trace, which holds only chunks that some question hit), `lost`, `why`.
       doubtful: whether some label of a case is uncertain or lost, by the order of the new trace's cases, [Q].
+      lost: whether some label of a case is lost, [Q].
     """
 
     table: pd.DataFrame
     doubtful: NDArray[np.bool_]
+    lost: NDArray[np.bool_]
 
     def __repr__(self) -> str:
         return f"LabelValidity({int(self.doubtful.sum()):,} of {len(self.doubtful):,} cases with a doubtful label)"
@@ -78,6 +80,12 @@ class LabelValidity:
     def frame(self) -> pd.DataFrame:
         """The table, a row a kind of label."""
         return self.table.copy()
+
+
+def label_key(case: Case) -> tuple[Any, ...]:
+    """What a case is judged by (rule S6.3): equal where no order or repeat of sources and answers differs."""
+    sources = (tuple(sorted({*some})) for some in (case.expect_sources, case.expect_sources_any, gold_answers(case)))
+    return (case.expect_status, case.expect_option, case.min_sources, *sources)
 
 
 class KnownChunks(NamedTuple):
@@ -131,7 +139,8 @@ def label_validity(trace: TraceView, to: TraceView) -> LabelValidity:
         rows.append((kind, len(levels), *counts, "; ".join(reasons)))
     columns = ["kind", "cases", "valid", "uncertain", "lost", "why"]
     doubtful = np.array([any(labels.values()) for labels in by_case], dtype=bool)
-    return LabelValidity(pd.DataFrame(rows, columns=columns), doubtful)
+    lost = np.array([Validity.lost in labels.values() for labels in by_case], dtype=bool)
+    return LabelValidity(pd.DataFrame(rows, columns=columns), doubtful, lost)
 
 
 def _case_labels(

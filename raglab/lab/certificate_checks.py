@@ -69,9 +69,12 @@ def _wrong_value(rows: Mapping[str, Any], promises: Sequence[Mapping[str, Any]])
         "delta": is_number(delta, 0.0, 0.5),
         "cases_hash": isinstance(rows["cases_hash"], str) and bool(rows["cases_hash"]),
         "promises": all(is_number(promise.get("alpha"), 0.0, inf) for promise in promises),
-        "looks": "looks" not in rows or (isinstance(rows["looks"], int) and is_number(rows["looks"], 0, inf)),
+        "budget": "budget" not in rows or is_number(rows["budget"], 0.0, 0.5),
         "spent": "spent" not in rows or is_number(rows["spent"], 0.0, inf),
         "retrieval": isinstance(rows.get("retrieval", {}), Mapping),
+    } | {
+        name: name not in rows or (isinstance(rows[name], int) and is_number(rows[name], 0, 10**9))
+        for name in ("looks", "hypotheses", "candidates")
     }
     return next((f"{name} {rows.get(name)!r:.60}" for name, is_right in checks.items() if not is_right), "")
 

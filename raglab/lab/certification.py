@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,7 +51,17 @@ from raglab.lab.certified_losses import (
     pilot_order,
 )
 from raglab.lab.label_sampling import PROBABILITY
-from raglab.lab.looks import Look, known_certificate, split_queries, take_look, trace_hash
+from raglab.lab.looks import (
+    Look,
+    Reuse,
+    chosen_among,
+    held_looks,
+    known_certificate,
+    record_look,
+    split_queries,
+    trace_hash,
+    upgrade_look,
+)
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
@@ -279,9 +290,10 @@ def certify_policy(
       delta: error of the promise, in (0, 0.5).
       arm: which of the trace's arms; the first where not given.
       again: states that these cases were certified on before, and allows a further look.
-      looks: file that remembers every look at the cases; the same certification again is the same look. Without a file
-        only the policy's own certificate is remembered: a look that failed, or that another policy took, is unknown, so
-        a further one is not refused, and the reason says "first look that is known of".
+      looks: file that remembers every look at the cases, and at other sets that share more than 5 % of their questions;
+        the same certification again is the same look. Without a file only the policy's own certificate is remembered: a
+        look that failed, or that another policy took, is unknown, so a further one is not refused, and the reason says
+        "first look that is known of".
 
     Warns:
       UserWarning: one gate of the policy refuses nearly all cases labelled ok (in memory).
@@ -388,10 +400,10 @@ class CertificationSettings(NamedTuple):
     """Targets, costs, arm, delta and file of looks of a certification.
 
     targets: rate -> highest value. costs: see `metrics.cost_matrix`. delta: error. arm: None for the first. again,
-    looks: see `certify_policy`. divisor: of delta, at whose quotient the policy is tested, as one of so many that these
-    cases may have chosen. hypotheses: that the certificate states; the candidates tested where 0. budget: error from
-    which delta was divided, for the next division; None where it was not. least: number of this look and the error
-    spent on the cases at least, where the caller knows of more looks than the policy and the file.
+    looks: see `certify_policy`. reuse: what an upgrade knows of earlier looks; delta is divided then by the number of
+    this look, which is set under the lock of the file. divisor: of delta, at whose quotient the policy is tested, as
+    one of so many that these cases may have chosen. budget: error from which delta was divided, for the next division;
+    None where it was not.
     """
 
     targets: Mapping[str, float]
@@ -400,10 +412,9 @@ class CertificationSettings(NamedTuple):
     arm: str | None
     again: bool
     looks: Path | None
+    reuse: Reuse | None = None
     divisor: int = 1
-    hypotheses: int = 0
     budget: float | None = None
-    least: Look = Look(1, 0.0)
 
     @property
     def level(self) -> float:
@@ -461,17 +472,17 @@ def _certification(
     Args:
       replayed: those cases measured, where they are.
     """
-    targets, delta, names = terms.targets, terms.delta, list(terms.targets)
+    targets, names = terms.targets, list(terms.targets)
     held_out, arm_name = cases.held_out, terms.arm or cases.held_out.arms[0]
     # In the order that the pilot fixed: these cases must not choose what is tested first.
     tried = [offered[place] for place in order.places]
     held = count_split(held_out if replayed is None else replayed, tried, offered[0], names, terms.arm, terms.costs)
     counts = held.losses
     # Another look at the same cases is refused here, before it says anything.
-    key = certification_key(tried, counts, targets, delta, arm_name, terms.costs if COST in targets else None)
-    known = known_certificate(offered, cases.held_out_hash)
-    look = take_look(terms.looks, known, cases.held_out_hash, key, delta, again=terms.again)
-    look = Look(max(look.number, terms.least.number), max(look.spent, terms.least.spent))
+    costs = terms.costs if COST in targets else None
+    key_at = partial(certification_key, tried, counts, targets, arm=arm_name, costs=costs)
+    look, key, hypotheses, terms = _noted_look(terms, offered, cases, len(tried), key_at)
+    delta = terms.delta
     tested = _sequence_test(counts, order, targets, terms.level)
     # Of the pilot alone, since a hint from these cases would be a second test.
     near = _nearest(order, targets, terms.level)
@@ -504,7 +515,7 @@ def _certification(
         basis=str(counts.basis),
         pilot_hash=order.pilot_hash,
         looks_recorded=terms.looks is not None,
-        hypotheses=terms.hypotheses or len(tried),
+        hypotheses=hypotheses,
     )
     # The policy carries what a check needs to repeat the test on the same terms (rule S6.10).
     facts = certificate.rows | _check_facts(held_out, key, arm_name, targets, terms.costs)
@@ -529,6 +540,32 @@ def _certification(
         chance=near.chance,
         status_only=int(alone.sum()),
     )
+
+
+def _noted_look(
+    terms: CertificationSettings,
+    offered: Sequence[Policy],
+    cases: CertifyCases,
+    n_tried: int,
+    key_at: Callable[[float, int], str],
+) -> tuple[Look, str, int, CertificationSettings]:
+    """This look, its key, the policies these cases may have chosen with it, and the settings at its level."""
+    known = known_certificate(offered, cases.held_out_hash)
+    queries = list(chain.from_iterable(cases.by_split[name] for name in cases.tested))
+    with held_looks(terms.looks, cases.held_out_hash, queries) as held:
+        if terms.reuse is None:
+            key = key_at(terms.delta, 1)
+            look = record_look(known, held.before, cases.held_out_hash, key, terms.delta, again=terms.again)
+            # A candidate that these cases chose before is still one of as many.
+            earlier = (record.hypotheses for record in held.before.values())
+            hypotheses = max(n_tried * chosen_among(known), *earlier, 1)
+        else:
+            upgrade = upgrade_look(terms.reuse, held.before, terms.delta, key_at)
+            look, key, hypotheses = upgrade.look, upgrade.key, upgrade.hypotheses
+            again = look.number > 1
+            terms = terms._replace(budget=terms.delta, delta=upgrade.delta, divisor=upgrade.divisor, again=again)
+        held.note(key, terms.delta, hypotheses)
+    return look, key, hypotheses, terms
 
 
 def _certified_policy(policy: Policy, facts: Mapping[str, Any], cases: CertifyCases) -> Policy:
@@ -827,10 +864,12 @@ def certification_key(
     rate_counts: RateCounts,
     targets: Mapping[str, float],
     delta: float,
+    divisor: int,
+    *,
     arm: str,
     costs: metrics.Costs | None = None,
 ) -> str:
-    """Digest of a certification: what was tested, in which order, and what was counted."""
+    """Digest of a certification: what was tested, in which order, at which level, and what was counted."""
     by_name = np.argsort(list(targets))
     losses = [
         [int(loss) if float(loss).is_integer() else float(loss) for loss in row]
@@ -840,4 +879,6 @@ def certification_key(
     parts: list[Any] = [[policy.policy_id for policy in tried], sorted(targets.items()), delta, arm, counts]
     if costs:
         parts.append(metrics.stated_costs(metrics.cost_matrix(costs)))
+    if divisor > 1:
+        parts.append({"divisor": divisor})
     return digest(json.dumps(parts), 12)

@@ -5,16 +5,20 @@ Cases are known by their questions, which are read without the hits where a trac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raglab.decision.learned_cases import hash_queries
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.decision.learned_cases import REPEATED, code_text, hash_queries, question_codes, text_codes
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.policy import PolicyData
 from raglab.replay import each_part
-from raglab.store.files import input_error, locked_lines, logged_lines, shown_value
+from raglab.store.files import LineLog, Where, input_error, locked_lines, logged_lines, shown_value
 from raglab.store.record_fields import required_text
 
 
@@ -40,20 +44,45 @@ def trace_hash(trace: TraceView) -> str:
     return hash_queries(chain.from_iterable(split_queries(trace).values()))
 
 
-def recorded_looks(path: Path, cases_hash: str) -> dict[str, float]:
-    """Key -> delta of the certifications made on these cases, in their order; none where the file is not there.
+class LookRecord(NamedTuple):
+    """Line of a file of looks: error spent, and policies that the cases may have chosen with it, 0 for unknown."""
+
+    delta: float
+    hypotheses: int = 0
+
+
+def recorded_looks(path: Path, cases_hash: str, queries: Iterable[str] = ()) -> dict[str, LookRecord]:
+    """Key -> record of the certifications made on these cases, in their order; none where the file is not there.
+
+    Args:
+      queries: questions of the cases; looks at a set that shares more than `REPEATED` of them count too, where the file
+        holds the codes of that set.
 
     Raises:
       InputError: the file is damaged.
     """
-    deltas: dict[str, float] = {}
+    lines, sets = list[tuple[str, str, LookRecord]](), dict[str, NDArray[np.uint64]]()
     for where, record in logged_lines(path):
-        key, delta = required_text(record, "key", where), record.get("delta")
+        key, delta, m = required_text(record, "key", where), record.get("delta"), record.get("hypotheses", 0)
         if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta <= 1.0:
             raise input_error(where, "delta must be a number in (0, 1]", "put the line back", shown_value(delta))
-        if record.get("cases_hash") == cases_hash:
-            deltas[key] = float(delta)
-    return deltas
+        if isinstance(m, bool) or not isinstance(m, int) or m < 0:
+            raise input_error(where, "hypotheses must be a whole number", "put the line back", shown_value(m))
+        of = str(record.get("cases_hash"))
+        lines.append((of, key, LookRecord(float(delta), m)))
+        if "codes" in record:
+            sets[of] = _line_codes(record["codes"], where)
+    own = question_codes(queries)
+    shared = {of for of, codes in sets.items() if np.isin(own, codes).sum() > REPEATED * len(own)} | {cases_hash}
+    return {key: record for of, key, record in lines if of in shared}
+
+
+def _line_codes(codes: object, where: Where) -> NDArray[np.uint64]:
+    """Codes of the questions in a line."""
+    try:
+        return text_codes(str(codes))
+    except ValueError as error:
+        raise input_error(where, "codes must be in base 64", "put the line back", shown_value(codes)) from error
 
 
 _OPENING = '{"cases_hash": "'  # how a line begins, where one was torn
@@ -67,10 +96,16 @@ class Look(NamedTuple):
 
 
 def record_look(
-    known: Mapping[str, Any] | None, before: Mapping[str, float], found_on: str, key: str, delta: float, *, again: bool
+    known: Mapping[str, Any] | None,
+    before: Mapping[str, LookRecord],
+    found_on: str,
+    key: str,
+    delta: float,
+    *,
+    again: bool,
 ) -> Look:
     """This look at the cases, after those that a file or the policy's own certificate remembers."""
-    deltas = dict(before)
+    deltas = {earlier: record.delta for earlier, record in before.items()}
     if known is not None and known.get("cases_hash") == found_on:
         own = Look(int(known.get("looks", 1)), float(known.get("spent", known["delta"])))
         if known.get("key") == key:
@@ -94,10 +129,111 @@ def known_certificate(policies: Iterable[PolicyData], cases_hash: str) -> Mappin
     return max(own, key=lambda rows: int(rows.get("looks", 1)), default=None)
 
 
+def chosen_among(certificate: Mapping[str, Any] | None) -> int:
+    """Policies that the cases of a certificate may have chosen: its candidates where an older one does not say."""
+    rows = certificate or {}
+    return int(rows.get("hypotheses", 0)) or int(rows.get("candidates", 1))
+
+
+def look_delta(delta: float, look: int) -> float:
+    """Error that a look at the same cases may spend: delta of the first; later ones spend delta together.
+
+    Args:
+      delta: error of a promise on fresh cases.
+      look: number of the look, from 1.
+
+    Example:
+      >>> look_delta(0.1, 1), look_delta(0.1, 2), round(look_delta(0.1, 3), 4)
+      (0.1, 0.05, 0.0167)
+    """
+    return delta if look == 1 else delta / (look * (look - 1))
+
+
+def look_divisor(hypotheses: int, look: int) -> int:
+    """Policies that earlier looks at the same cases may have led to, each look between doubles them.
+
+    Example:
+      >>> look_divisor(5, 1), look_divisor(5, 2), look_divisor(5, 3)
+      (1, 5, 10)
+    """
+    return 1 if look == 1 else min(hypotheses << min(look - 2, 1000), _MOST)
+
+
+_MOST = 10**300  # that a float holds
+
+
+class Reuse(NamedTuple):
+    """Earlier certificate on the cases: its looks, the error spent, and the policies it chose among."""
+
+    looks: int = 0
+    spent: float = 0.0
+    hypotheses: int = 1
+
+
+class UpgradeLook(NamedTuple):
+    """A look after an upgrade: the error it may spend, by how much the level of its test is divided, and its key."""
+
+    look: Look
+    delta: float
+    divisor: int
+    hypotheses: int
+    key: str
+
+
+def upgrade_look(
+    reuse: Reuse, before: Mapping[str, LookRecord], budget: float, key_at: Callable[[float, int], str]
+) -> UpgradeLook:
+    """The next look at the cases, or the earlier one that was the same.
+
+    Args:
+      key_at: of the certification, by delta and divisor.
+    """
+    hypotheses = max(reuse.hypotheses, *(record.hypotheses for record in before.values()), 1)
+    places = {key: place for place, key in enumerate(before)}
+    for number in range(reuse.looks + 1, max(len(before), reuse.looks) + 2):
+        delta, divisor = look_delta(budget, number), look_divisor(hypotheses, number)
+        key = key_at(delta, divisor)
+        if places.get(key, number) < number:
+            break
+    earlier = [record.delta for record in before.values()][: places.get(key)]
+    spent = max(sum(earlier), reuse.spent) + delta
+    return UpgradeLook(Look(number, spent), delta, divisor, hypotheses, key)
+
+
+class HeldLooks:
+    """Earlier looks at some cases while this block alone holds their file; `note` adds one."""
+
+    def __init__(self, log: LineLog | None, before: Mapping[str, LookRecord], line: Mapping[str, Any]) -> None:
+        """Args: log: None without a file. line: what a line states of the cases."""
+        self.before, self._log, self._line = before, log, line
+
+    def note(self, key: str, delta: float, hypotheses: int) -> None:
+        """Note a look, where none of this key is noted."""
+        if self._log is not None and key not in self.before:
+            more = {"hypotheses": hypotheses} if hypotheses else {}
+            self._log.append({**self._line, "key": key, "delta": delta, **more})
+
+
+@contextmanager
+def held_looks(path: Path | None, cases_hash: str, queries: Sequence[str] = ()) -> Iterator[HeldLooks]:
+    """Earlier looks at cases under one lock: of two at once the second counts the first.
+
+    Raises:
+      InputError: the file is damaged or cannot be written: what cannot be counted is not looked at.
+    """
+    if path is None:
+        yield HeldLooks(None, {}, {})
+        return
+    with locked_lines(path, _OPENING) as log:
+        known = any(record.get("cases_hash") == cases_hash and "codes" in record for _, record in logged_lines(path))
+        codes = {} if known or not queries else {"codes": code_text(queries)}
+        yield HeldLooks(log, recorded_looks(path, cases_hash, queries), {"cases_hash": cases_hash, **codes})
+
+
 def take_look(
     path: Path | None, known: Mapping[str, Any] | None, found_on: str, key: str, delta: float, *, again: bool
 ) -> Look:
-    """Count and record a look under one lock: of two at once the second counts the first.
+    """Count and record a look at cases of which the questions and the candidates are unknown.
 
     It is noted before anything is said of the cases, so that one that is killed counts; the same one again is the same
     look.
@@ -107,13 +243,9 @@ def take_look(
 
     Raises:
       ValueError: a further look without `again`.
-      InputError: the file is damaged or cannot be written: what cannot be counted is not looked at.
+      InputError: as `held_looks`.
     """
-    if path is None:
-        return record_look(known, {}, found_on, key, delta, again=again)
-    with locked_lines(path, _OPENING) as log:
-        before = recorded_looks(path, found_on)
-        look = record_look(known, before, found_on, key, delta, again=again)
-        if key not in before:
-            log.append({"cases_hash": found_on, "key": key, "delta": delta})
+    with held_looks(path, found_on) as held:
+        look = record_look(known, held.before, found_on, key, delta, again=again)
+        held.note(key, delta, 0)
     return look

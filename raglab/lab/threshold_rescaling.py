@@ -13,38 +13,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.breakpoints import swept_paths, threshold_values
-from raglab.decision.learned_cases import hash_queries, learned_cases, with_tuned_cases
+from raglab.breakpoints import SWEPT, swept_paths, threshold_values
+from raglab.decision.answer_text import has_gold_answer
+from raglab.decision.learned_cases import REPEATED, hash_queries, learned_cases, union_hashes, with_further_cases
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import measured_tables
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.decision.trace_view import TraceView
 from raglab.gates import GATES, Threshold
 from raglab.html_display import Cell, Fold, display
+from raglab.lab.acting_gates import acting_gates
 from raglab.lab.answer_basis import basis_conflict
-from raglab.lab.carried_labels import LabelValidity, label_validity
+from raglab.lab.carried_labels import LabelValidity, label_key, label_validity
 from raglab.lab.certificate_checks import Retest, certificate_defect, retest
 from raglab.lab.certification import (
     Certification,
     CertificationSettings,
-    certification_key,
     certify_alone,
     checked_settings,
     grid,
     need_line,
     pilot_trace,
 )
-from raglab.lab.certified_losses import COST, count_rates, pilot_counts
+from raglab.lab.certified_losses import COST, pilot_counts
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
-from raglab.lab.looks import Look, recorded_looks, split_queries
+from raglab.lab.looks import Reuse, chosen_among, look_divisor, recorded_looks, split_queries
+from raglab.lab.trace_comparison import paired_arms
 from raglab.misuse import takes
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import cases_by_shard, each_shard
+from raglab.replay import cases_by_shard, decide_policies, each_shard
 from raglab.robustness import quantile_map
 from raglab.signals import SignalSet
 from raglab.store.policies import Policy
-from raglab.store.traces import StudyTrace
 from raglab.thresholds import policy_thresholds
 from raglab.values import Case, Status, TraceData
 
@@ -56,7 +57,10 @@ METHODS = ("quantile", "isotonic", "refit")
 LEAST_OK = 20  # questions labelled ok below which all questions are mapped on
 UNMEASURED = "not measured: the signal is missing or constant"
 CLIPPED = "clipped: the threshold lies outside the scores of the old trace"
+OUTSIDE = "outside the old scores: all or none pass, and it is kept so"
+UNCROSSED = "raised to the lower bound, above which it must not lie"
 REFITTED = "refit on the new cases"
+UNRECORDED = "Without looks= a look that failed is not known, nor whether these cases chose the policy before."
 COLUMNS = ["path", "from", "to", "passes_from", "passes_to", "note"]
 HELD_BACK = ("certify", "report")  # splits that no threshold is mapped on
 DELTA = 0.1  # error of the promise where nothing states another
@@ -185,15 +189,18 @@ def rescale_thresholds(
     Thresholds are mapped on split `tune` (without one, on all cases that are not of split certify or report), certified
     on split `certify` of `to` and judged on split `report` of `to`. What a promise lacks is stated in `missing`. A
     threshold stays as it is where the scores of both traces are the same, and where its signal is missing or constant
-    in either trace; the column `note` says so. Counts of hits, and fits on answers or the cosine, are not mapped.
+    in either trace; the column `note` says so. One that lies outside all old scores passes all or none of the new ones
+    too. Gates that are off, counts of hits, and fits on answers or the cosine, are not mapped. Where the policy answers
+    certify cases whose label is lost (see `raglab.lab.carried_labels`), nothing is certified.
 
     *Validity.* The null hypothesis is that the mapped policy breaks a target on the traffic that the certify cases are
     drawn from, retrieved as in `to`. Its p-value is that of `certify_policy`. Mapping never looks at the certify cases,
     so on cases of which nobody made a certificate the test is at delta. A certificate on the same cases is counted as a
     look; look j ≥ 2 may spend delta / (j (j − 1)), and these sum to delta. The old policy may have been chosen on the
-    same cases among m candidates (`Certificate.hypotheses`): the mapped policy is then one of m, each fixed without
-    these cases, and from which of the policies of looks 2 … j − 1 a later upgrade starts may depend on these cases too,
-    in at most 2^(j − 2) ways. So the test is at delta / (j (j − 1) · m · 2^(j − 2)) (union bound).
+    same cases among m candidates (`Certificate.hypotheses`; the most of all looks that the file holds, whether or not
+    the policy carries the certificate): the mapped policy is then one of m, each fixed without these cases, and from
+    which of the policies of looks 2 … j − 1 a later upgrade starts may depend on these cases too, in at most 2^(j − 2)
+    ways. So the test is at delta / (j (j − 1) · m · 2^(j − 2)) (union bound).
     *Assumption:* what is tried at each look, and targets, do not depend on these cases in another way.
 
     Args:
@@ -207,15 +214,17 @@ def rescale_thresholds(
       targets: rate -> highest value; those of the policy's certificate where not given.
       delta: error of a promise on fresh cases, and of all later looks at them together, in (0, 0.5); that of the
         policy's certificate where not given, else 0.1.
-      arm: of `trace`; the first where not given.
-      to_arm: of `to`; `arm` where not given.
+      arm: of `trace`; that of the policy's certificate where not given, else the first.
+      to_arm: of `to`; where not given that of the same name, or the only one that there is.
       looks: file that remembers every look at the certify cases, as for `certify_policy`; without it a look that failed
-        is forgotten.
+        is forgotten, and so is among how many a policy without a certificate was chosen.
 
     Raises:
-      ValueError: other questions, labels or splits; a fused gate or a decision model under `quantile` or `isotonic`;
-        `refit` without targets; settings that `certify_policy` refuses; a policy that learned from the certify cases;
-        a signal of the user that `to` lacks.
+      ValueError: other questions, labels (of what decides correctness) or splits; a signal that is declared with
+        another direction or unit; no question with a score in both traces under `isotonic`; a fused gate or a decision
+        model under `quantile` or `isotonic`; `refit` without targets; settings that `certify_policy` refuses; a policy
+        that learned from the certify cases; a signal of the user that `to` lacks; an arm of `to` that has to be
+        guessed.
 
     Source: rules S6.1, S6.3, S6.4, S6.10.
 
@@ -223,17 +232,24 @@ def rescale_thresholds(
     """
     import pandas as pd
 
-    new_arm = arm if to_arm is None else to_arm
+    certified_arm = (policy.certificate or {}).get("arm")
+    arms = paired_arms(
+        trace, to, certified_arm if arm is None and certified_arm in trace.arms else arm, to_arm, "to_arm"
+    )
+    new_arm = arms[1]
     promised = _promised(policy, targets, delta)
     _check_method(policy, method, promised)
     _check_same_cases(trace, to)
     labels = label_validity(trace, to)
     here, there = _mapping_cases(trace), _mapping_cases(to)
-    mapped = _mapped_thresholds(here, there, policy, method, (arm, new_arm))
+    mapped = _mapped_thresholds(here, there, policy, method, arms)
     if method == "refit":
         mapped = _refitted(there, mapped, promised, new_arm)
-    mapped = mapped._replace(policy=_remembered(mapped.policy, policy, there, method))
-    tested = _tested(to, policy, mapped.policy, promised, new_arm, None if looks is None else Path(looks))
+    mapped = mapped._replace(policy=_remembered(mapped.policy, policy, there))
+    if relabel := _relabelled(to, mapped.policy, labels, new_arm):
+        tested = LookResult(None, (relabel,))
+    else:
+        tested = _tested(to, policy, mapped.policy, promised, new_arm, None if looks is None else Path(looks))
     judged, unmapped, doubts = _judged(to, policy, mapped.policy, promised, new_arm)
     certification = tested.certification
     certified = None if certification is None else certification.policy
@@ -284,8 +300,8 @@ def _check_method(policy: Policy, method: str, promised: Promised) -> None:
 
 def _sort_key(case: Case) -> tuple[str, ...]:
     """What tells a case from others in both traces, for a pairing that no order of the rows changes."""
-    selected = "\n".join(case.selected_sources)
-    return case.query, case.split or "", case.expect_status or "", selected, case.id
+    named = "\n".join(sorted(case.selected_sources))
+    return f"{case.query}\n{named}", case.split or "", repr(label_key(case)), case.id
 
 
 def _sorted_rows(cases: Sequence[Case]) -> list[int]:
@@ -300,16 +316,20 @@ def _check_same_cases(trace: TraceView, to: TraceView) -> None:
     """Refuse traces of other questions, splits or labels."""
     keys = [[_sort_key(case) for case in _all_cases(view)] for view in (trace, to)]
     remedies = {
-        1: ("questions", "retrieve the same cases both times"),
+        1: ("questions and documents that the user named", "retrieve the same cases both times"),
         2: ("splits", "deal the splits before either trace is built"),
-        3: ("labels", "a question has one label, whatever is retrieved: correct it in both"),
+        3: (
+            "labels",
+            "a question has one label, whatever is retrieved: correct it in both, its sources, option and answers too",
+        ),
     }
     for width, (what, remedy) in remedies.items():
         before, after = (Counter(key[:width] for key in of_trace) for of_trace in keys)
         differing = max((before - after).total(), (after - before).total())
         if differing:
-            rule = f"trace and to must hold the same {what}"
-            msg = f"{rule}, got {differing:,} of {len(keys[0]):,} cases that differ; {remedy}."
+            rule, first = f"trace and to must hold the same {what}", min((before - after) or (after - before))
+            value = f"{differing:,} of {len(keys[0]):,} cases that differ, such as {' '.join(first)!r:.200}"
+            msg = f"{rule}, got {value}; {remedy}."
             raise ValueError(msg)
 
 
@@ -343,14 +363,18 @@ class Scores(NamedTuple):
 
 
 def shard_scores(trace: TraceData, policy: Policy, arm: str | None) -> Scores:
-    """Scores of one trace in memory; pure, so that any worker may measure a shard."""
+    """Scores of one trace in memory that gates which act compare; pure, so that any worker may measure a shard."""
+    acting, by_cost = acting_gates(policy), policy.decision.rule == EXPECTED_COST
+    # A decision model does not act on thresholds, and would be refused on hits of another arm.
+    policy = policy.replace("decision.rule", "chain") if by_cost else policy
     thresholds, evidence = policy_thresholds([policy]), measured_tables(trace, policy, arm).evidence
     fixed_gates = {gate.name for gate in GATES if not gate.moved}  # fitted, or of the answers: no embedder's scale
     by_path = {}
     for path, swept in swept_paths(evidence.known).items():
         if path.startswith("decision."):  # costs are no scores of an embedder
             continue
-        if not (swept.whole or policy.value(path) is None or swept.section in fixed_gates):
+        is_acting = swept.section in acting or (swept.section == "resolver" and not by_cost)
+        if is_acting and not (swept.whole or policy.value(path) is None or swept.section in fixed_gates):
             by_path[path] = _passes_above(swept) * threshold_values(evidence, thresholds, path, 0)[0]
     return Scores(by_path, evidence.known)
 
@@ -374,15 +398,13 @@ def _all_scores(trace: TraceView, policy: Policy, arm: str | None, order: Sequen
 
 
 def _mapped_thresholds(
-    here: TraceView, there: TraceView, policy: Policy, method: Method, arms: tuple[str | None, str | None]
+    here: TraceView, there: TraceView, policy: Policy, method: Method, arms: tuple[str, str]
 ) -> Mapped:
     """Policy whose thresholds are moved to the scores of the new cases."""
-    # A decision model does not act on thresholds, and would be refused on hits of another arm.
-    plain = policy.replace("decision.rule", "chain") if policy.decision.rule == EXPECTED_COST else policy
     pairs = [(view, _all_cases(view)) for view in (here, there)]
     orders = [_sorted_rows(cases) for _, cases in pairs]
     before, after = (
-        _all_scores(view, plain, arm, order) for (view, _), arm, order in zip(pairs, arms, orders, strict=True)
+        _all_scores(view, policy, arm, order) for (view, _), arm, order in zip(pairs, arms, orders, strict=True)
     )
     # Questions labelled ok are those that an answer may be lost of, so that their share is kept.
     is_ok = np.array([pairs[0][1][row].expect_status == Status.ok.name for row in orders[0]], dtype=bool)
@@ -392,32 +414,73 @@ def _mapped_thresholds(
             f"Fewer than {LEAST_OK} questions are labelled ok ({int(is_ok.sum())}): mapped on all {len(is_ok):,}."
         )
         is_ok[:] = True
-    rows, changes, missing = [], list[Any](), []
-    thresholds = swept_paths(before.known)
+    rows, changes, missing, thresholds = [], dict[str, float](), [], swept_paths(before.known)
+    _check_declared(before, after)
     for path, of_all in before.by_path.items():
-        swept, value = thresholds[path], float(policy.value(path))
-        old, new = of_all[is_ok], after.by_path[path][is_ok]
-        if not (_varies(old) and _varies(new)):
+        swept, value, scores = thresholds[path], float(policy.value(path)), (of_all, after.by_path[path])
+        old, new = (of[is_ok] for of in scores)
+        if unmapped := [side for side, of in (("old", old), ("new", new)) if not _varies(of)]:
             rows.append((path, value, value, np.nan, np.nan, UNMEASURED))
-            if _is_acting(policy, swept) and _varies(old):
-                missing.append(f"{path} is not mapped: its signal is missing or constant in the new trace.")
+            if not np.array_equal(np.sort(old), np.sort(new), equal_nan=True):
+                where = " and ".join(unmapped)
+                missing.append(f"{path} is not mapped: its signal is missing or constant in the {where} trace.")
             continue
+        bounded, note = _moved_value(swept, value, scores, is_ok, method)
+        low = changes.get(f"{swept.section}.min", -np.inf) if swept.signal and swept.key == "max" else -np.inf
+        if low > bounded:
+            bounded, note = low, UNCROSSED
+        changes |= {path: bounded}
         sign = _passes_above(swept)
-        moved, note = _moved(sign * value, old, new, method)
-        bounded = value if moved == sign * value else float(np.clip(sign * moved, swept.low, swept.high))
-        changes += [path, bounded] if bounded != value else []
-        shares = [float((scores >= sign * at).mean()) for scores, at in ((old, value), (new, bounded))]
+        shares = [float((of >= sign * at).mean()) for of, at in ((old, value), (new, bounded))]
         rows.append((path, value, bounded, shares[0], shares[1], note))
-    if policy.confidence.fallback == "cosine" and policy.confidence.calibration is not None:
+        blank = [1.0 - np.isfinite(of).mean() for of in (old, new)]
+        if abs(blank[0] - blank[1]) > REPEATED:
+            lead = (
+                f"{path}: {blank[0]:.0%} of the questions have no score in the old trace, {blank[1]:.0%} in the new one"
+            )
+            notes.append(f"{lead}; the share that passes is of all of them.")
+    is_cosine = policy.confidence.fallback == "cosine" and policy.confidence.calibration is not None
+    if is_cosine and "confidence" in acting_gates(policy):
         notes.append("The calibrated cosine is not mapped: fit it on the new trace (raglab.lab.calibrate_cosine).")
     if own := policy_thresholds([policy]).own:
         notes.append(f"Thresholds of own gates are not mapped: {', '.join(own)}.")
-    return Mapped(policy.replace(*changes, "certificate", None), rows, tuple(notes), tuple(missing))
+    moved = (item for path, value in changes.items() if value != policy.value(path) for item in (path, value))
+    return Mapped(policy.replace(*moved, "certificate", None), rows, tuple(notes), tuple(missing))
 
 
-def _is_acting(policy: Policy, swept: Threshold) -> bool:
-    """Whether the gate or rule of a threshold is switched on, as far as it has a switch."""
-    return swept.section == "resolver" or bool(policy.value(f"{swept.section}.enabled"))
+def _check_declared(before: Scores, after: Scores) -> None:
+    """Refuse a signal of which more means something else in the new trace, or which has another unit."""
+    thresholds = swept_paths(before.known)
+    for name in dict.fromkeys(thresholds[path].signal for path in before.by_path if thresholds[path].signal):
+        rows = [known.signal(name) for known in (before.known, after.known)]
+        old, new = (f"higher {row.direction!r} and unit {row.unit.name!r}" for row in rows)
+        if old != new:
+            rule = f"signal {name} must have the same direction and unit in both traces"
+            msg = f"{rule}, got {old} in trace, {new} in to; declare it alike, or give it another name."
+            raise ValueError(msg)
+
+
+def _moved_value(
+    swept: Threshold,
+    value: float,
+    scores: tuple[NDArray[np.float64], NDArray[np.float64]],
+    is_ok: NDArray[np.bool_],
+    method: Method,
+) -> tuple[float, str]:
+    """Threshold on the new scores within its range, and a note; one that judges nothing in the old ones stays so."""
+    sign = _passes_above(swept)
+    threshold, bounds = sign * value, sorted((sign * swept.low, sign * swept.high))
+    old, new = (of[np.isfinite(of)] for of in scores)
+    if threshold <= old.min():
+        return value if threshold <= new.min() else sign * bounds[0], OUTSIDE
+    if threshold > old.max():
+        return value if threshold > new.max() else sign * bounds[1], OUTSIDE
+    try:
+        moved, note = _moved(threshold, scores[0][is_ok], scores[1][is_ok], method)
+    except ValueError as error:
+        msg = f"{swept.path} can not be mapped from trace to to: {error}"
+        raise ValueError(msg) from error
+    return value if moved == threshold else float(np.clip(sign * moved, swept.low, swept.high)), note
 
 
 def _moved(threshold: float, old: NDArray[np.float64], new: NDArray[np.float64], method: Method) -> tuple[float, str]:
@@ -504,21 +567,20 @@ def _refitted_rows(
         is_same = value == mapped
         refitted.append((path, old, value, before, after if is_same else np.nan, note if is_same else REFITTED))
     known = {row[0] for row in rows}
-    learned = (path for path in ("fused.min_fused", "decision.ratio") if path not in known)
+    learned = ("decision.ratio", *(path for path, swept in SWEPT.items() if not swept.signal))
     refitted += [
-        (path, float(start.value(path)), float(chosen.value(path)), np.nan, np.nan, REFITTED)
-        for path in learned
-        if chosen.value(path) != start.value(path)
+        (path, np.nan if start.value(path) is None else float(start.value(path)), value, np.nan, np.nan, REFITTED)
+        for path in dict.fromkeys(learned)
+        if path not in known and (value := chosen.value(path)) != start.value(path)
     ]
     return refitted
 
 
-def _remembered(policy: Policy, old: Policy, there: TraceView, method: Method) -> Policy:
-    """Policy that keeps the cases its thresholds were mapped on, where they moved and it keeps no other set."""
-    is_moved = policy.policy_id != old.policy_id
-    if not (is_moved and (method == "refit" or policy.tuned_on is None)):
+def _remembered(policy: Policy, old: Policy, there: TraceView) -> Policy:
+    """Policy that keeps the cases its thresholds were mapped on beside others it keeps, where they moved."""
+    if policy.policy_id == old.policy_id:
         return policy
-    return with_tuned_cases(policy, [case.query for case in _all_cases(there)])
+    return with_further_cases(policy, [case.query for case in _all_cases(there)])
 
 
 def _tested(
@@ -538,20 +600,29 @@ def _tested(
         value = f"those of the old certificate by {promised.stated['basis']}"
         return LookResult(None, (f"The new certify cases are judged by {trace_basis(cases)}, {value} (rule S6.3).",))
     reuse = _reuse(old, by_split, promised)
+    reuse = _unknown_choices(looks, by_split["certify"], promised.stated) or reuse
     if isinstance(reuse, str):
         return LookResult(None, (reuse,))
-    plan = _look_plan(cases, policy, promised, arm, looks, reuse)
-    certification = certify_alone(view, policy, plan)
+    again = reuse.looks > 0
+    terms = CertificationSettings(promised.targets, promised.costs, promised.delta, arm, again, looks, reuse)
+    certification = certify_alone(view, policy, terms)
+    certificate = certification.certificate
     missing = _unkept(certification) if certification.policy is None else ()
-    return LookResult(certification, missing, plan.delta, plan.least.number, plan.divisor)
+    divisor = look_divisor(certificate.hypotheses, certificate.looks)
+    return LookResult(certification, missing, certificate.delta, certificate.looks, divisor)
 
 
-class Reuse(NamedTuple):
-    """Earlier certificate on the certify cases: its looks, the error spent, and the policies it chose among."""
-
-    looks: int = 0
-    spent: float = 0.0
-    hypotheses: int = 1
+def _unknown_choices(looks: Path | None, queries: Sequence[str], stated: Mapping[str, Any] | None) -> str:
+    """Why the looks that a file remembers allow no further one; empty where they do."""
+    before = {} if looks is None else recorded_looks(looks, hash_queries(queries), queries)
+    known = None if stated is None else stated.get("key")
+    unknown = sum(not record.hypotheses for key, record in before.items() if key != known)
+    if not unknown:
+        return ""
+    return (
+        f"{looks} holds {unknown:,} looks of an older raglab at the certify cases, which do not state among how many "
+        "candidates they chose: take new cases."
+    )
 
 
 def _reuse(old: Policy, by_split: Mapping[str | None, Sequence[str]], promised: Promised) -> Reuse | str:
@@ -560,6 +631,12 @@ def _reuse(old: Policy, by_split: Mapping[str | None, Sequence[str]], promised: 
     learned_on = {hashed for hashed in (old.tuned_on, old.fused.fitted_on) if hashed is not None}
     if old.decision.model is not None and old.decision.model.fitted_on is not None:
         learned_on.add(old.decision.model.fitted_on)
+    pilot = None if stated is None else stated["pilot_hash"]
+    if any("certify" in names and hashed == pilot for names, hashed in union_hashes(by_split).items()):
+        return (
+            "The certify cases are the pilot of the old certificate, on which the policy was chosen: take others, or "
+            "the splits of that certificate."
+        )
     certified_on = {*old.learned_cases, *(() if stated is None else (str(stated["cases_hash"]),))} - learned_on
     for hashed in sorted(certified_on):
         (overlap,) = learned_cases([old.model_copy(update={"tuned_on": hashed})], by_split, ("certify",))
@@ -570,56 +647,8 @@ def _reuse(old: Policy, by_split: Mapping[str | None, Sequence[str]], promised: 
                 f"The policy was certified before on {overlap.k:,} of the {overlap.n:,} certify cases, and does not "
                 "state among how many candidates: take new cases, or the policy with that certificate."
             )
-        chosen_among = int(stated.get("hypotheses", 0)) or int(stated.get("candidates", 1))
-        return Reuse(int(stated["looks"]), float(stated["spent"]), chosen_among)
+        return Reuse(int(stated["looks"]), float(stated["spent"]), chosen_among(stated))
     return Reuse()
-
-
-def look_delta(delta: float, look: int) -> float:
-    """Error that a look at the same cases may spend: delta of the first; later ones spend delta together.
-
-    Args:
-      delta: error of a promise on fresh cases.
-      look: number of the look, from 1.
-
-    Example:
-      >>> look_delta(0.1, 1), look_delta(0.1, 2), round(look_delta(0.1, 3), 4)
-      (0.1, 0.05, 0.0167)
-    """
-    return delta if look == 1 else delta / (look * (look - 1))
-
-
-def _look_plan(
-    cases: StudyTrace, policy: Policy, promised: Promised, arm: str | None, looks: Path | None, reuse: Reuse
-) -> CertificationSettings:
-    """Settings of this look: its number, its share of delta, and by how much the level of its test is divided."""
-    targets, names = promised.targets, list(promised.targets)
-    cases_hash = hash_queries(case.query for case in _all_cases(cases))
-    deltas = {} if looks is None else recorded_looks(looks, cases_hash)
-    number = max(len(deltas), reuse.looks) + 1
-    # The same certification again is the same look: its key is that of the share it had then.
-    if deltas:
-        counts = count_rates(cases, [policy], names, arm, promised.costs)
-        for earlier in range(reuse.looks + 1, number):
-            share = look_delta(promised.delta, earlier)
-            key = certification_key([policy], counts, targets, share, arm or cases.arms[0], promised.costs)
-            if key in deltas:
-                number = earlier
-                deltas = dict(list(deltas.items())[: list(deltas).index(key)])
-                break
-    delta = look_delta(promised.delta, number)
-    return CertificationSettings(
-        targets=targets,
-        costs=promised.costs,
-        delta=delta,
-        arm=arm,
-        again=number > 1,
-        looks=looks,
-        divisor=reuse.hypotheses * 2 ** (number - 2) if number > 1 else 1,
-        hypotheses=reuse.hypotheses,
-        budget=promised.delta,
-        least=Look(number, max(sum(deltas.values()), reuse.spent) + delta),
-    )
 
 
 def _unkept(certification: Certification) -> tuple[str, ...]:
@@ -655,20 +684,38 @@ def _judged(
     return results[0], results[1], tuple(doubts)
 
 
+def _relabelled(to: TraceView, policy: Policy, labels: LabelValidity, arm: str | None) -> str:
+    """How many certify cases must be labelled again before anything is promised of them; empty where none must."""
+    cases = _all_cases(to)
+    lost = labels.lost & np.array([case.split == "certify" for case in cases], dtype=bool)
+    if to.has_answers:  # what is judged by text is not judged by sources
+        lost &= ~has_gold_answer(cases)
+    if lost.any():
+        lost &= decide_policies(to, [policy], arm)[0].status == Status.ok
+    if not lost.any():
+        return ""
+    case_id = cases[int(np.argmax(lost))].id
+    rule = "a name that now means another text would count as correct"
+    return (
+        f"{int(lost.sum()):,} certify cases that the policy answers must be labelled again, such as {case_id}: {rule}."
+    )
+
+
 def _label_notes(to: TraceView, labels: LabelValidity) -> tuple[str, ...]:
     """How many cases to certify on have labels that may not hold."""
-    doubtful = labels.doubtful[[case.split == "certify" for case in _all_cases(to)]]
-    if not doubtful.any():
+    is_certify = np.array([case.split == "certify" for case in _all_cases(to)], dtype=bool)
+    doubtful, lost = (int(mask[is_certify].sum()) for mask in (labels.doubtful, labels.lost))
+    if not doubtful:
         return ()
-    count = f"{int(doubtful.sum()):,} of {len(doubtful):,} certify cases have a label that is uncertain or lost"
-    return (f"{count}; they are scored as they stand: what the new hits do not hold is not correct.",)
+    count = f"{doubtful:,} of {int(is_certify.sum()):,} certify cases have a label that is uncertain or lost ({lost:,})"
+    return (f"{count}; an uncertain one is scored as it stands, which may count either way.",)
 
 
 def _look_notes(tested: LookResult, looks: str | Path | None) -> tuple[str, ...]:
     """How often the certify cases were used."""
+    unknown = () if looks is not None or not tested.look else (UNRECORDED,)
     if tested.look < 2:
-        return ()
-    known = "" if looks is not None else "; without looks= a look that failed is forgotten"
+        return unknown
     level = f"{tested.delta / tested.hypotheses:.3g}, as one of {tested.hypotheses:,} that these cases may have chosen"
     lead = f"The certify cases were used before: look {tested.look} may spend {tested.delta:.3g}"
-    return (f"{lead}, and the policy is tested at {level}{known}.",)
+    return (f"{lead}, and the policy is tested at {level}.", *unknown)

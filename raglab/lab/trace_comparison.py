@@ -14,17 +14,19 @@ from raglab import metrics
 from raglab.breakpoints import acting_paths, swept_paths, threshold_values
 from raglab.characters import visible
 from raglab.decision import chain
-from raglab.decision.answer_text import gold_answers
 from raglab.decision.case_verdicts import STATUS_NAMES
 from raglab.decision.decisions import Decisions
 from raglab.decision.learned_cases import trace_learned
-from raglab.decision.measurement import measured_tables
+from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.scoring import status_only_note
 from raglab.decision.signal_values import OVERLAP_AT, arm_order
+from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import number_text
 from raglab.gates import Threshold
 from raglab.html_display import Fold, display
+from raglab.lab.acting_gates import acting_gates
 from raglab.lab.answer_basis import check_compared
+from raglab.lab.carried_labels import label_key
 from raglab.lab.comparison import LEVEL, cost_difference, learned_text, paired_rows, paired_table
 from raglab.lab.search_space import always_answer
 from raglab.lab.slice_rates import FINAL, ranked_cases
@@ -145,14 +147,8 @@ def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
         if rows[row] is None and repeats[question(case)]:
             rows[row] = repeats[question(case)].popleft()
     pairs = [(row, partner) for row, partner in rows.items() if partner is not None]
-    same = np.array([_label(old[row]) == _label(new[partner]) for row, partner in pairs], dtype=bool)
+    same = np.array([label_key(old[row]) == label_key(new[partner]) for row, partner in pairs], dtype=bool)
     return CasePairs([row for row, _ in pairs], [partner for _, partner in pairs], same)
-
-
-def _label(case: Case) -> tuple[Any, ...]:
-    """What a case is judged by (rule S6.3)."""
-    sources = frozenset(case.expect_sources), frozenset(case.expect_sources_any), case.min_sources
-    return (case.expect_status, *sources, case.expect_option, frozenset(gold_answers(case)))
 
 
 @takes(old="trace", new="trace", policy="policy", after="policy")
@@ -191,7 +187,7 @@ def compare_traces(
 
     Source: rules S3.6, S6.2, S6.3, S6.7, S6.11; Clopper and Pearson 1934 and Student 1908 for the intervals of hits.
 
-    Example: `compare_traces(trace, build_trace(corpus, cases, rerank_k=0), policy=policy).changed` names the cases.
+    Example: `compare_traces(trace, raglab.build_trace(corpus, cases, rerank_k=0), policy=policy)`.
     """
     if after is not None and policy is None:
         msg = "after must stand beside a policy, got after alone; give the policy of the old trace too."
@@ -201,7 +197,7 @@ def compare_traces(
         rule = f"traces must share questions, got none of {len(old):,} and {len(new):,}"
         msg = f"{rule}; retrieve the same cases with both systems."
         raise ValueError(msg)
-    arms = _arms(old, new, arm, new_arm)
+    arms = paired_arms(old, new, arm, new_arm)
     free = always_answer(Policy.load())
     policies = (policy or free, after or policy or free)
     notes = (
@@ -242,19 +238,34 @@ def compare_traces(
             "with other labels": int((~pairs.same_label).sum()),
             "without a label": int((pairs.same_label & ~labelled).sum()),
         },
-        notes=(*notes, *more),
+        notes=(*notes, *_off_notes((old, new), policies), *more),
         basis=basis,
         in_sample=in_sample,
     )
 
 
-def _arms(trace: StudyTrace, new: StudyTrace, arm: str | None, new_arm: str | None) -> tuple[str, str]:
-    """Arm of each trace; refused where the new one has to be guessed."""
-    old = trace.arms[0] if arm is None else arm
-    if new_arm is None and old not in new.arms and len(new.arms) > 1:
-        msg = f"new_arm must be given where the new trace has no arm {old!r}, got None; one of {', '.join(new.arms)}."
+def paired_arms(
+    old: TraceView, new: TraceView, arm: str | None, new_arm: str | None, name: str = "new_arm"
+) -> tuple[str, str]:
+    """Arm of each trace: the first, and that of the same name or the only one; refused where it has to be guessed.
+
+    Args:
+      name: of the argument that `new_arm` is given by.
+    """
+    first = old.arms[0] if arm is None else arm
+    if new_arm is None and first not in new.arms and len(new.arms) > 1:
+        msg = f"{name} must be given where the new trace has no arm {first!r}, got None; one of {', '.join(new.arms)}."
         raise ValueError(msg)
-    return old, new_arm or (old if old in new.arms else new.arms[0])
+    return first, new_arm or (first if first in new.arms else new.arms[0])
+
+
+def _off_notes(traces: tuple[StudyTrace, StudyTrace], policies: tuple[Policy, Policy]) -> list[str]:
+    """Which gates of a policy judge nothing in a trace that declares them off."""
+    notes = []
+    for side, trace, policy in zip(SIDES, traces, policies, strict=True):
+        if idle := [name for name in acting_gates(policy) if name in gates_off(trace)]:
+            notes.append(f"Gates of {policy.policy_id} judge nothing in the {side} trace: {', '.join(idle)}.")
+    return notes
 
 
 def _rates(
