@@ -2,9 +2,10 @@
 
 A request adds k to the errors and n to the cases of a rate; x = k - alpha * n. A request is drawn for people by itself
 with a known probability. Its step is c * f, f the judge's x, and where it was drawn also (x - c * f) / probability. The
-mean of the step over the draw is x, whatever the judge states, so that a test of the steps is a test of the promise. A
-good judge makes the steps vary less. c is 0, 1/2 or 1, with wealth spread evenly over the three before the first
-request: a judge that misleads costs a factor of 3 in wealth at most, for c = 0 is the test without it.
+mean of the step over the draw is x, whatever the judge states as long as it is fixed without knowing who is drawn, so
+that a test of the steps is a test of the promise. A good judge makes the steps vary less. c is 0, 1/2 or 1, with wealth
+spread evenly over the three before the first request: a judge that misleads costs a factor of 3 in wealth at most, for
+c = 0 is the test without it.
 
 Source: Waudby-Smith and Ramdas 2024; Csillag, Struchiner and Goedert 2025, Prediction-powered e-values.
 """
@@ -12,6 +13,7 @@ Source: Waudby-Smith and Ramdas 2024; Csillag, Struchiner and Goedert 2025, Pred
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,12 +25,12 @@ from raglab.extensions.monitoring.judged_requests import (
     JudgedRequests,
     RateParts,
     checked_rates,
+    draw_dependence,
     judged_requests,
     rate_parts,
 )
 from raglab.misuse import takes
 from raglab.store.files import Where, input_error
-from raglab.user_warnings import warn_user
 from raglab.values import Status
 
 if TYPE_CHECKING:
@@ -113,14 +115,18 @@ def certify_judged(frame: pd.DataFrame, *, targets: Mapping[str, float], delta: 
 
     The null hypothesis of a target: over the requests of the frame, the conditional means of k - alpha * n, each given
     the requests before it, sum to 0 or more. Where it holds, the test certifies with probability delta at most, in
-    finite samples and with any judge. So, with confidence 1 - delta, errors are at most alpha of the cases in the mean
-    over these requests: of drifting traffic in the mean of it, and also of the requests as they are. Each target is
-    tested at delta; all of them must pass (intersection-union). The wealth is read once, at the end, where the order of
-    the rows changes nothing.
+    finite samples and with any judge whose label of a request is fixed without knowing who is drawn. So, with
+    confidence 1 - delta, errors are at most alpha of the cases in the mean over these requests: of drifting traffic in
+    the mean of it, and also of the requests as they are. Each target is tested at delta; all of them must pass
+    (intersection-union). The wealth is read once, at the end, where the order of the rows changes nothing.
 
     It needs: each request drawn by itself (`rng.random(len(frame)) < probability`) with a probability that is known for
-    all before the labels are; a judge that did not learn from these labels; one reading. A sample of a fixed size by
-    stratum is not drawn like this: with it the test is not shown to hold.
+    all before the labels are; a judge that labels all of them alike, drawn or not, and did not learn from these labels;
+    one reading. A judge that was run on the drawn ones alone, or on them in another way, gives false certificates. Such
+    a one is refused where what it says differs between drawn and other requests beyond chance; a judge that knows the
+    draw and hides it so far is not found. A sample of a fixed size by stratum is not drawn like this: with it the test
+    is not shown to hold, and nothing warns of it. The number drawn may differ from the expected one by 5 and 5 standard
+    deviations, in all, of each stratum, and of requests with like probabilities (within a factor of 1.42).
 
     Args:
       frame: as `judged_rates` takes it; `inclusion_probability` is required of every request. A drawn request without a
@@ -130,15 +136,16 @@ def certify_judged(frame: pd.DataFrame, *, targets: Mapping[str, float], delta: 
 
     Returns:
       A certificate with the method "betting". Its promises have k and n of people's labels, and as their bound alpha
-        where the rate is certified, else 1.
+        where the rate is certified, else 1. `chosen` is None where the judge depends on the draw, with the `reason`.
 
     Raises:
       InputError: a request without an inclusion probability, a number of drawn ones that these cannot give, or as
         for `judged_rates`.
       ValueError: a rate, an alpha or a delta that is none.
+      TypeError: targets that are no mapping of rates to numbers, or a delta that is no number.
 
     Warns:
-      UserWarning: as many were drawn as a sample of fixed size has, or as for `judged_rates`.
+      UserWarning: as for `judged_rates`.
 
     Source: rule S6.14; see the module; intersection-union test, Berger 1982.
 
@@ -148,25 +155,32 @@ def certify_judged(frame: pd.DataFrame, *, targets: Mapping[str, float], delta: 
       >>> certify_judged(rows, targets={"hallucination_rate": 0.05}).chosen
       'decisions'
     """
+    if not isinstance(targets, Mapping) or not all(isinstance(each, Real) for each in (delta, *targets.values())):
+        stated = f"{str(targets)[:80]!r} and {delta!r}"
+        msg = f"targets and delta must be numbers, got {stated}; write targets={{'hallucination_rate': 0.05}}."
+        raise TypeError(msg)
     names, requests = checked_rates([*targets]), judged_requests(frame)
     for alpha in targets.values():
-        check_levels(alpha, delta)
+        check_levels(float(alpha), float(delta))
     _check_draw(requests)
+    dependence = draw_dependence(requests, requests.probability)
     least = float(requests.probability.min())
     promises, logs = [], []
     for name in names:
         parts, alpha = rate_parts(requests, name), float(targets[name])
         steps = people_and_judge(requests, parts, alpha)
         logs.append(float(judged_wealth(steps, alpha, least, below=True)[-1]))
-        bound = alpha if logs[-1] >= log_bar(delta) else 1.0
+        bound = alpha if logs[-1] >= log_bar(delta) and not dependence else 1.0
         promises.append(Promise(name, alpha, float(parts.k.sum()), int(parts.n.sum()), bound))
     worst = int(np.argmin(logs))
-    is_certified = logs[worst] >= log_bar(delta)
+    is_certified = logs[worst] >= log_bar(delta) and not dependence
     labelled = int((requests.drawn & (requests.human >= 0)).sum())
     about = f"{len(requests.status):,} requests, {labelled:,} of them labelled by people"
     if is_certified:
         texts = " and ".join(f"{name} at most {alpha:g}" for name, alpha in targets.items())
         reason = f"{texts} with confidence {1.0 - delta:g}, in the mean over {about}"
+    elif dependence:
+        reason = dependence
     else:
         wealth = f"{np.exp(min(logs[worst], 700.0)):.3g} of the {1.0 / delta:g} that it needs"
         reason = f"the wealth against {names[worst]} above {targets[names[worst]]:g} is {wealth}, after {about}"
@@ -189,21 +203,18 @@ def people_and_judge(
 
 
 def _check_draw(requests: JudgedRequests) -> None:
-    """Refuse requests without a probability or too many or few drawn ones; warn of a size that fixed samples have."""
+    """Refuse requests without a probability, or too many or too few drawn ones in all, of a stratum or of like ones."""
     if (missing := int(np.isnan(requests.probability).sum())) > 0:
         rule, remedy = "inclusion_probability must be known of every request", "state it of those not drawn too"
         raise input_error(Where("frame"), rule, remedy, f"{missing} without one of {len(requests.status)}")
-    mean, drawn = (np.bincount(requests.stratum, weights) for weights in (requests.probability, requests.drawn))
-    spread = np.bincount(requests.stratum, requests.probability * (1.0 - requests.probability))
-    expected, count = float(mean.sum()), int(drawn.sum())
-    if abs(count - expected) > 5.0 + 5.0 * spread.sum() ** 0.5:  # a chance of one in a million, or less
-        rule = f"about {expected:.0f} requests must be drawn by their inclusion_probability"
-        remedy = "state the true one, and in column drawn who was drawn and not labelled"
-        raise input_error(Where("frame"), rule, remedy, f"{count} of {len(requests.status)}")
-    # How likely draws one by one hit the expected number in every stratum.
-    chance = np.minimum(1.0, 0.4 / np.sqrt(np.maximum(spread, 1e-9))).prod()
-    if (np.abs(mean - drawn) < 0.5).all() and chance < 0.01:
-        warn_user(
-            "As many requests of each stratum were drawn as a sample of a fixed size has. A certificate needs each of "
-            "them drawn by itself, and is not shown to hold otherwise."
-        )
+    alike = np.unique(np.round(2.0 * np.log2(requests.probability)), return_inverse=True)[1]
+    groups = {"in all": np.zeros_like(alike), "of a stratum": requests.stratum, "of a like probability": alike}
+    for name, group in groups.items():
+        expected, drawn = (np.bincount(group, weights) for weights in (requests.probability, requests.drawn))
+        spread = np.bincount(group, requests.probability * (1.0 - requests.probability))
+        # A chance of one in a million a group, or less.
+        excess = np.abs(drawn - expected) - 5.0 - 5.0 * np.sqrt(spread)
+        if excess[worst := int(np.argmax(excess))] > 0.0:
+            rule = f"about {expected[worst]:.0f} requests {name} must be drawn by their inclusion_probability"
+            remedy = "state the true one, and in column drawn who was drawn and not labelled"
+            raise input_error(Where("frame"), rule, remedy, f"{drawn[worst]:.0f} of {(group == worst).sum()}")

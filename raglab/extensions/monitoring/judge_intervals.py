@@ -1,8 +1,9 @@
 """Judge intervals (shore): rates of all requests from a judge's labels, corrected by those of a few people (S6.14).
 
 The judge labels every request, people a random part. The estimate is c times the judge's count, plus the weighted
-difference between people and c times the judge on that part. c in [0, 1] is what makes it vary least: near 1 with a
-good judge, 0 with a useless one, whose labels then count for nothing. The population is the requests given.
+difference between people and c times the judge on that part. It is right on average where the judge's label of a
+request is fixed without knowing who is drawn. c in [0, 1] is what makes it vary least: near 1 with a good judge, 0 with
+a useless one, whose labels then count for nothing. The population is the requests given.
 
 Intervals are of Student's t, with one more label at either end: the one that the request which weighs most could have
 got at worst. Labels that agree with the judge throughout do not show that the next one would (rule of three).
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import floor
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ from raglab.extensions.monitoring.judged_requests import (
     JudgedRequests,
     RateParts,
     checked_rates,
+    draw_dependence,
     judged_requests,
     rate_parts,
 )
@@ -107,13 +110,17 @@ def judged_rates(frame: pd.DataFrame, *, rates: Sequence[str] = OBJECTIVES, leve
     """Rates of all requests of a frame from a judge's labels and a few of people, with asymptotic intervals.
 
     People must have labelled requests drawn at random: each as likely as any other of its `stratum`, or of its
-    `inclusion_probability` where there is no stratum. The judge must not have learned from their labels. The intervals
-    say nothing of requests that are not in the frame.
+    `inclusion_probability` where there is no stratum. The judge's label of a request must be fixed without knowing who
+    is drawn: all requests are labelled alike, and the judge has not learned from people's labels. A judge that was run
+    on the drawn ones alone gives false intervals. The estimate is refused where what it says differs between drawn and
+    other requests beyond chance; a judge that knows the draw and hides it so far is not found. The intervals say
+    nothing of requests that are not in the frame.
 
     Args:
       frame: a row a request, all of them: `decision` and `judge` (ok, refuse, ambiguous); `label`, empty where people
         gave none. Optional: `correct`, `judge_correct` (whether an answer to a request labelled ok is right, else it
-        is), `stratum`, `inclusion_probability`, `drawn` (drawn ones without a label may be anything).
+        is), `stratum`, `inclusion_probability`, `drawn` (drawn ones without a label may be anything),
+        `request_id` (each once).
       rates: names of errors, some of `raglab.metrics.OBJECTIVES`.
       level: of the intervals, in (0, 1).
 
@@ -122,11 +129,14 @@ def judged_rates(frame: pd.DataFrame, *, rates: Sequence[str] = OBJECTIVES, leve
         human_low, human_high (people's labels alone, exact); k of n, labelled errors and labelled cases; requests,
         unlabelled (drawn without a label); coefficient (c of the judge); labels_saved (how many more labels people
         alone would need for such an interval, by the estimated variances); level; reason, why the estimate is refused
-        and NaN, or that no labels are saved.
+        and NaN, or that no labels are saved, or that the estimate lies outside people's own interval, which a sound one
+        seldom does.
 
     Raises:
-      InputError: a column is missing or has another value, or only drawn requests are given.
+      InputError: a column is missing, there twice or has another value, a `request_id` is there twice, or only drawn
+        requests are given.
       ValueError: no such rate, or a level outside (0, 1).
+      TypeError: a single text as rates, or a level that is no number.
 
     Warns:
       UserWarning: the judge says nothing of some requests, or drawn ones have no label.
@@ -143,7 +153,10 @@ def judged_rates(frame: pd.DataFrame, *, rates: Sequence[str] = OBJECTIVES, leve
     """
     import pandas as pd
 
-    check_level(level)
+    if not isinstance(level, Real):
+        msg = f"level must be a number in (0, 1), got {level!r}; 0.95 is usual."
+        raise TypeError(msg)
+    check_level(float(level))
     names, requests = checked_rates(rates), judged_requests(frame)
     rows = [{"rate": name, **rate_row(requests, name, level)} for name in names]
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -154,6 +167,10 @@ def rate_row(requests: JudgedRequests, rate: str, level: float) -> dict[str, Any
     parts = rate_parts(requests, rate)
     human, (human_low, human_high) = human_interval(requests, parts, level)
     judge_n = float(parts.judge_n.sum())
+    row = difference_row(requests, parts, RATE_TABLE[rate].share_of, level)
+    if row["estimate"] < human_low - 1e-9 or row["estimate"] > human_high + 1e-9:
+        doubt = "the estimate lies outside people's own interval: check that the judge does not know who is drawn"
+        row["reason"] = f"{row['reason']}; {doubt}" if row["reason"] else doubt
     return {
         "judge_only": float(parts.judge_k.sum()) / judge_n if judge_n else float("nan"),
         "human_only": human,
@@ -164,7 +181,7 @@ def rate_row(requests: JudgedRequests, rate: str, level: float) -> dict[str, Any
         "requests": len(requests.status),
         "unlabelled": int((requests.drawn & (requests.human < 0)).sum()),
         "level": level,
-        **difference_row(requests, parts, RATE_TABLE[rate].share_of, level),
+        **row,
     }
 
 
@@ -192,6 +209,9 @@ def difference_row(requests: JudgedRequests, parts: RateParts, share_of: str, le
 def _refusal(parts: RateParts, draw: Draw, requests: JudgedRequests, estimated: DifferenceEstimate, of: str) -> str:
     """Why an interval is refused, '' where it is not."""
     k, n = int(parts.k.sum()), int(parts.n.sum())
+    drawn, size = np.bincount(requests.stratum, requests.drawn), np.bincount(requests.stratum)
+    if dependence := draw_dependence(requests, (drawn / np.maximum(size, 1))[requests.stratum]):
+        return dependence
     if n < LEAST_LABELS:
         return f"people labelled {n} {of}, an interval needs {LEAST_LABELS}"
     if min(k, n - k) < LEAST_EVENTS:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _LABELS = {status.name: int(status) for status in Status}
 ERROR = "error"  # decision of a request whose model failed
 _CELLS = 2 * len(Status)
+DRAW_LEVEL = 1e-4  # chance, at most, that a frame whose judge does not know the draw is refused
 
 
 class JudgedRequests(NamedTuple):
@@ -35,7 +36,7 @@ class JudgedRequests(NamedTuple):
 
     Attributes:
       status: what was decided, codes of `Status`, [Q].
-      judge: outcome that the judge states, 2 · label + right, [Q].
+      judge: outcome that the judge states, 2 · label + right, -1 where it says nothing, [Q].
       human: outcome that people state, -1 where they state none, [Q].
       drawn: whether the request was drawn for people, [Q].
       probability: that it was drawn with, NaN where not stated, [Q].
@@ -74,19 +75,24 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
     Columns: `decision` and `judge` of every request, `label` of those that people labelled, each ok, refuse or
     ambiguous, or empty. `correct` and `judge_correct`: whether an answer to a request labelled ok is right; without the
     column it is. `stratum` and `inclusion_probability` of the draw of those that people label. `drawn`: whether a
-    request was drawn; without it those with a label are.
+    request was drawn; without it those with a label are. `request_id`: names a request once.
 
-    A request of which the judge says nothing counts as if it agreed with the decision: people's labels correct that.
-    One whose decision is `error`, since its model failed, counts in no rate (rule S0.1) and is left out.
+    The judge's label of a request must be fixed without knowing who is drawn. A request of which the judge says nothing
+    counts as if it agreed with the decision; so its silence, too, must not depend on who is drawn. One whose decision
+    is `error`, since its model failed, counts in no rate (rule S0.1) and is left out.
 
     Raises:
-      InputError: a column that is missing, or a value that is none of these.
+      InputError: a column that is missing or there twice, a request twice, or a value that is none of these.
 
     Warns:
       UserWarning: how many are left out, how many the judge says nothing of, how many drawn ones have no label.
     """
+    if not frame.columns.is_unique:
+        rule, twice = "a frame must have each column once", frame.columns[frame.columns.duplicated()].unique()
+        raise input_error(Where("frame"), rule, "keep one of each", shown_value(", ".join(map(str, twice))))
     failed = frame["decision"] == ERROR if "decision" in frame else np.zeros(len(frame), dtype=bool)
     frame = frame[~failed]
+    _check_ids(frame)
     status, _ = _outcomes(frame, "decision", None)
     if not len(status) or (status < 0).any():
         count = f"{int((status < 0).sum())} without one of {len(status)}"
@@ -112,8 +118,17 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
     notes += [f"{blank:,} drawn ones have no full label and may be anything"] if blank else []
     if notes:
         warn_user(f"Of {len(status):,} requests {'; '.join(notes)}.")
-    judge = np.where(judge < 0, 2 * status + 1, judge)
     return JudgedRequests(status, judge, human, drawn, probability, _strata(frame))
+
+
+def _check_ids(frame: pd.DataFrame) -> None:
+    if "request_id" not in frame:
+        return
+    ids = frame["request_id"].dropna().astype(str).str.strip()
+    twice = ids[(ids != "") & ids.duplicated()].unique()
+    if len(twice):
+        value = f"{len(twice):,} that are there more than once, the first {shown_value(twice[0])}"
+        raise input_error(Where("frame"), "column request_id must name a request once", "keep one of its rows", value)
 
 
 def _outcomes(frame: pd.DataFrame, name: str, right: str | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -170,8 +185,13 @@ def checked_rates(rates: Sequence[str]) -> tuple[str, ...]:
 
     Raises:
       ValueError: another name.
+      TypeError: a single text.
     """
-    if not rates or (unknown := [name for name in rates if name not in OBJECTIVES]):
+    if isinstance(rates, str):
+        msg = f"rates must be several names, got the text {rates!r}; write [{rates!r}]."
+        raise TypeError(msg)
+    rates = list(rates)
+    if not rates or (unknown := [str(name) for name in rates if name not in OBJECTIVES]):
         msg = f"rates must be some of {', '.join(OBJECTIVES)}, got {', '.join(unknown) if rates else 'none'}."
         raise ValueError(msg)
     return tuple(rates)
@@ -189,5 +209,45 @@ def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
     tables = np.stack([k, n]).astype(np.float64)
     known, at = requests.human >= 0, requests.status
     human_k, human_n = tables[:, at, np.maximum(requests.human, 0)] * known
-    judge_k, judge_n = tables[:, at, requests.judge]
+    judge_k, judge_n = tables[:, at, np.where(requests.judge < 0, 2 * at + 1, requests.judge)]
     return RateParts(human_k, human_n, judge_k, judge_n, tables)
+
+
+def draw_dependence(requests: JudgedRequests, chance: NDArray[np.float64]) -> str:
+    """Why the judge's labels, or its silence, depend on who was drawn; '' where they do so by no more than chance.
+
+    The null hypothesis: what the judge says of a request, if anything, is fixed without knowing who is drawn. Then, of
+    the requests of a decision of which it says the same, K of them, those drawn have the mean m of their chances, and
+    K times the Kullback-Leibler divergence of their share from m exceeds t on either side with probability exp(-t) at
+    most: for draws one by one, and for a number of each stratum without replacement. All decisions and labels are
+    looked at, within strata and over them, at `DRAW_LEVEL` in all. Besides, a judge that is silent on all requests that
+    were not drawn, and not on all that were, is refused whatever their number. Shares alone are compared: a judge that
+    knows the draw and keeps the shares is not found.
+
+    Args:
+      requests: all of them.
+      chance: that each was drawn with: the stated probability, or the share of its stratum that was drawn, [Q].
+
+    Source: Hoeffding 1963, theorems 1 and 4.
+    """
+    from scipy.special import rel_entr
+
+    silent = requests.judge < 0
+    if not requests.drawn.all() and silent[~requests.drawn].all() and not silent.all():
+        return "the judge says nothing of all that were not drawn; it must label requests without knowing who is drawn"
+    labels = requests.status * (_CELLS + 1) + requests.judge + 1
+    kinds = len(Status) * (_CELLS + 1)
+    keys = np.concatenate([labels, (requests.stratum + 1) * kinds + labels])
+    total, drawn, mean = (np.bincount(keys, np.tile(of, 2)) for of in (np.ones(len(labels)), requests.drawn, chance))
+    evidence = rel_entr(drawn, mean) + rel_entr(total - drawn, np.maximum(total - mean, 0.0))
+    place = int(np.argmax(evidence))
+    if evidence[place] <= np.log(2.0 * np.count_nonzero(total) / DRAW_LEVEL):
+        return ""
+    decision, code = divmod(place % kinds, _CELLS + 1)
+    label = f"{Status((code - 1) // 2).name}{'' if code % 2 == 0 else ', not right'}" if code else "nothing"
+    where = "in a stratum, " if place >= kinds else ""
+    return (
+        f"{where}of {total[place]:.0f} requests decided {Status(decision).name} of which the judge says {label}, "
+        f"{drawn[place]:.0f} were drawn and {mean[place]:.1f} expected, beyond chance: it must label requests without "
+        "knowing who is drawn, and these must be drawn at random"
+    )

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,7 @@ from raglab.lab.answer_basis import check_compared, missing_notes
 from raglab.lab.certificate_checks import check_new_cases, check_notes, stated_certificate
 from raglab.lab.label_sampling import PROBABILITY, SAMPLE_LABEL, STRATUM
 from raglab.metrics import CELLS
+from raglab.plain_arrays import is_missing
 from raglab.replay import cases_by_shard, decide_policies, each_shard, join_columns, shard_codes
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.policies import Policy
@@ -79,16 +80,17 @@ class StreamColumns(NamedTuple):
     stratum: Sequence[str]
 
 
-def is_drawn(request_ids: Sequence[str], probability: ArrayLike, *, seed: int) -> NDArray[np.bool_]:
+def is_drawn(request_ids: Sequence[object], probability: ArrayLike, *, seed: int) -> NDArray[np.bool_]:
     """Whether requests are drawn to be labelled, each by itself; by a hash, so that every worker draws alike, [N].
 
     Args:
-      request_ids: [N].
+      request_ids: [N]; read as text without white space around it: 1, 1.0 and "1" draw alike, and a UUID as its text.
       probability: in (0, 1], one or [N]; it may follow from anything that is known before the label.
       seed: of the draw; without it nobody can say who will be drawn.
 
     Raises:
-      ValueError: a probability outside (0, 1].
+      ValueError: a probability outside (0, 1], another number of them, or ids that are missing or empty.
+      TypeError: a single text as ids, or a seed that is no integer.
 
     Source: rule S6.13.
 
@@ -96,12 +98,31 @@ def is_drawn(request_ids: Sequence[str], probability: ArrayLike, *, seed: int) -
       >>> is_drawn(["a", "b", "c", "d"], 0.5, seed=1).tolist()
       [True, True, False, True]
     """
-    chances = np.broadcast_to(np.asarray(probability, dtype=np.float64), len(request_ids))
+    if isinstance(request_ids, str | bytes):
+        msg = f"request_ids must be several ids, got the text {request_ids!r:.80}; write [{request_ids!r:.80}]."
+        raise TypeError(msg)
+    if not isinstance(seed, int | np.integer):
+        msg = f"seed must be an integer, got {seed!r}; state the one that the draw began with."
+        raise TypeError(msg)
+    names = ["" if is_missing(each) else _id_text(each) for each in request_ids]
+    if blank := names.count(""):
+        msg = f"request_ids must all be there, got {blank:,} of {len(names):,} without one; they would all draw alike."
+        raise ValueError(msg)
+    chances = np.asarray(probability, dtype=np.float64)
+    if chances.shape not in {(), (len(names),)}:
+        msg = f"probability must be one, or one of each of {len(names):,} requests, got {chances.size:,}; match them."
+        raise ValueError(msg)
     if not ((chances > 0.0) & (chances <= 1.0)).all():
         msg = f"probability must be in (0, 1], got {probability!r}; a request that is never drawn cannot be spoken for."
         raise ValueError(msg)
-    places = [int(digest(canonical_json([seed, name]), 13), 16) / 16.0**13 for name in request_ids]
+    places = [int(digest(canonical_json([int(seed), name]), 13), 16) / 16.0**13 for name in names]
     return np.array(places) < chances
+
+
+def _id_text(value: object) -> str:
+    """Text of an id; whole floats as integers, since pandas keeps integers beside missing ones as floats."""
+    is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return (str(int(cast("float", value))) if is_whole else str(value)).strip()
 
 
 def stream_steps(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from math import log
 from typing import Any
 
@@ -126,10 +127,25 @@ class TestCertificate:
     def test_a_judge_alone_certifies_nothing(self) -> None:
         """Where nobody was drawn of 400 that should have been, the probabilities are not those of the draw."""
         rows = requests(4, wrong=0.0, sees=1.0).assign(label="")
-        with pytest.raises(InputError, match=r"about 400 requests must be drawn.*got 0 of 2000"):
+        with pytest.raises(InputError, match=r"about 400 requests in all must be drawn.*got 0 of 2000"):
             certify_judged(rows, targets=HALLUCINATION)
         rare = rows.assign(inclusion_probability=0.005)
         assert certify_judged(rare, targets=HALLUCINATION).chosen is None
+
+    @pytest.mark.parametrize("elsewhere", ["", "ok"])
+    def test_a_judge_that_knows_who_is_drawn(self, elsewhere: str) -> None:
+        """15 % are wrong, of at most 10 %: the wealth would be enough, and nothing is certified."""
+        rows = requests(6, wrong=0.15)
+        rows["judge"] = np.where(rows["label"] != "", "refuse", elsewhere)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            certificate = certify_judged(rows, targets=HALLUCINATION)
+            told = judged_requests(rows)
+        steps = people_and_judge(told, rate_parts(told, "hallucination_rate"), 0.1)
+        assert judged_wealth(steps, 0.1, 0.2, below=True)[-1] > log(10.0)
+        assert certificate.chosen is None
+        assert certificate.promises[0].bound == 1.0
+        assert "without knowing who is drawn" in certificate.reason
 
     def test_unlabelled_drawn_ones_count_as_errors(self) -> None:
         """300 of them leave nothing to certify."""
@@ -153,12 +169,29 @@ class TestCertificate:
             with pytest.raises(ValueError, match=message):
                 certify_judged(requests(1), targets=targets, delta=delta)
 
-    def test_a_sample_of_fixed_size(self) -> None:
-        """As many of each of five strata as expected: a warning."""
-        rows = requests(5).assign(stratum=np.arange(2000) % 5)
-        rows["label"] = np.where(np.arange(2000) < 400, "ok", "")
-        with pytest.warns(UserWarning, match="a sample of a fixed size"):
+    @pytest.mark.parametrize("column", ["stratum", "inclusion_probability"])
+    def test_swapped_probabilities(self, column: str) -> None:
+        """Of two halves: the number in all is right, that of each half is not."""
+        rows, half = requests(5), np.arange(2000) < 1000
+        drawn = np.random.default_rng(5).random(2000) < np.where(half, 0.1, 0.3)
+        rows = rows.assign(label=np.where(drawn, "ok", ""), inclusion_probability=np.where(half, 0.3, 0.1))
+        rows = rows.assign(stratum=half) if column == "stratum" else rows
+        with pytest.raises(InputError, match=r"about (300|100) requests of a stratum must be drawn"):
             certify_judged(rows, targets=HALLUCINATION)
+        rows["inclusion_probability"] += np.arange(2000) / 1e6
+        with pytest.raises(InputError, match="requests of a like probability must be drawn"):
+            certify_judged(rows.drop(columns="stratum", errors="ignore"), targets=HALLUCINATION)
+
+    def test_types(self) -> None:
+        """Targets that are no mapping of numbers, and a delta that is a text."""
+        cases: list[tuple[Any, Any]] = [
+            (["hallucination_rate"], 0.1),
+            ({"hallucination_rate": "x"}, 0.1),
+            (HALLUCINATION, "x"),
+        ]
+        for targets, delta in cases:
+            with pytest.raises(TypeError, match=r"targets and delta must be numbers, got .*; write"):
+                certify_judged(requests(5), targets=targets, delta=delta)
 
 
 @pytest.mark.full

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -145,19 +146,19 @@ class TestRefusal:
     )
     def test_few_labels(self, wrong: int, right: int, reason: str) -> None:
         """Fewer than 50 labels, 10 errors or 10 others; what people alone tell stays."""
-        human = [True] * wrong + [False] * right + [None] * 100
-        judge = [bool(each) for each in human]
+        human = [True] * wrong + [False] * right + [None] * (wrong + right)
+        judge = ([True] * wrong + [False] * right) * 2
         (row,) = judged_rates(answers(judge, human), rates=[HALLUCINATION]).itertuples()
         assert np.isnan(row.estimate) == np.isnan(row.low) == np.isnan(row.high) == bool(reason)
         assert row.reason == reason
         assert (row.labels_saved == 0) == bool(reason)
         low, high = clopper_pearson(wrong, wrong + right)
         assert (row.human_low, row.human_high) == (low, high)
-        assert (row.k, row.n, row.judge_only) == (wrong, wrong + right, pytest.approx(wrong / len(human)))
+        assert (row.k, row.n, row.judge_only) == (wrong, wrong + right, pytest.approx(2 * wrong / len(human)))
 
     def test_labels_of_the_denominator(self) -> None:
         """60 labels of which 40 are answerable give no rate of false refusals."""
-        rows = pd.DataFrame({"decision": ["refuse"] * 30 + ["ok"] * 90, "judge": "ok"})
+        rows = pd.DataFrame({"decision": (["refuse"] * 30 + ["ok"] * 30) * 2, "judge": "ok"})
         rows["label"] = ["ok"] * 20 + ["refuse"] * 10 + ["ok"] * 20 + ["refuse"] * 10 + [""] * 60
         (row,) = judged_rates(rows, rates=["false_refusal_rate"]).itertuples()
         assert row.reason == "people labelled 40 answerable, an interval needs 50"
@@ -186,10 +187,35 @@ class TestRefusal:
         assert row.labels_saved == 0
         assert row.reason == "no labels are saved"
 
+    @pytest.mark.parametrize("is_silent", [True, False])
+    def test_a_judge_that_knows_who_is_drawn(self, *, is_silent: bool) -> None:
+        """Run on the drawn ones alone, or calling errors there alone: the estimate would be far below 10 %."""
+        rng = np.random.default_rng(8)
+        wrong, drawn = rng.random(4000) < 0.1, rng.random(4000) < 0.15
+        human = [bool(each) if is_in else None for each, is_in in zip(wrong, drawn, strict=True)]
+        rows = answers((wrong & drawn).tolist(), human)
+        rows.loc[~drawn & is_silent, "judge"] = ""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            (row,) = judged_rates(rows, rates=[HALLUCINATION]).itertuples()
+        assert np.isnan(row.estimate)
+        assert "without knowing who is drawn" in row.reason
+        assert row.human_low < wrong.mean() < row.human_high
+
+    def test_an_estimate_outside_of_peoples_interval(self) -> None:
+        """It is shown with both, and said: a judge that calls fewer errors among the rest, not beyond chance."""
+        human: list[bool | None] = [True] * 60 + [False] * 240 + [None] * 1200
+        judge = [True] * 60 + [False] * 240 + [True] * 150 + [False] * 1050
+        (row,) = judged_rates(answers(judge, human), rates=[HALLUCINATION]).itertuples()
+        assert 0.0 < row.estimate < row.human_low
+        assert "outside people's own interval" in row.reason
+
     def test_level(self) -> None:
         """Is in (0, 1)."""
         with pytest.raises(ValueError, match="level must be in"):
             judged_rates(answers([True], [True]), level=1.0)
+        with pytest.raises(TypeError, match="level must be a number"):
+            judged_rates(answers([True], [True]), level="x")  # type: ignore[arg-type]
 
 
 def test_labels_saved_by_hand() -> None:
@@ -207,7 +233,7 @@ def test_labels_saved_by_hand() -> None:
 def test_drawn_ones_without_a_label_make_it_wider() -> None:
     """They may be errors or none."""
     human: list[bool | None] = [True] * 20 + [False] * 80 + [None] * 200
-    judge = [bool(each) for each in human]
+    judge = ([True] * 20 + [False] * 80) * 3
     drawn = answers(judge, human, drawn=[True] * 110 + [False] * 190)
     with pytest.warns(UserWarning, match="10 drawn ones have no full label"):
         (row,) = judged_rates(drawn, rates=[HALLUCINATION]).itertuples()

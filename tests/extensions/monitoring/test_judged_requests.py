@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from raglab.extensions.monitoring.judged_requests import checked_rates, judged_requests, rate_parts
+from raglab.extensions.monitoring.judged_requests import (
+    DRAW_LEVEL,
+    JudgedRequests,
+    checked_rates,
+    draw_dependence,
+    judged_requests,
+    rate_parts,
+)
 from raglab.metrics.decision_rates import OBJECTIVES
 from raglab.store.files import InputError
 
@@ -94,6 +102,7 @@ def test_strata() -> None:
             {"stratum": ["a", "a", "b", "b"], "inclusion_probability": [0.5, 0.1, 0.1, None]},
             "must be the same within a stratum, got several in 1 strata",
         ),
+        ({"request_id": ["a", "b", " a", None]}, "must name a request once, got 1 that are there more .*'a'"),
         ({"stratum": ["a", None, "a", "a"]}, "column stratum must be known of every request, got 1 without"),
         (
             {"label": ["ok"] * 4, "inclusion_probability": [0.5] * 4},
@@ -107,6 +116,13 @@ def test_what_is_refused(columns: dict[str, Any], message: str) -> None:
         judged_requests(frame(**columns))
 
 
+def test_a_column_twice() -> None:
+    """Is named; the empty ids of two requests are no ids."""
+    with pytest.raises(InputError, match="must have each column once, got 'label'"):
+        judged_requests(pd.concat([frame(), frame()[["label"]]], axis=1))
+    assert len(judged_requests(frame(request_id=["a", "", "", None])).status) == 4
+
+
 @pytest.mark.parametrize("name", ["decision", "judge", "label"])
 def test_a_missing_column(name: str) -> None:
     """Is named."""
@@ -117,6 +133,8 @@ def test_a_missing_column(name: str) -> None:
 def test_rates_that_are_none() -> None:
     """Coverage is no error; no rate at all is none."""
     assert checked_rates(OBJECTIVES) == OBJECTIVES
+    with pytest.raises(TypeError, match=r"rates must be several names, .* write \['over_ask_rate'\]"):
+        checked_rates("over_ask_rate")
     for names in (["coverage"], []):
         with pytest.raises(ValueError, match="rates must be some of"):
             checked_rates(names)
@@ -129,3 +147,58 @@ def test_the_frame_is_not_changed() -> None:
     judged_requests(rows)
     pd.testing.assert_frame_equal(rows, before)
     assert isinstance(judged_requests(rows).status, np.ndarray)
+
+
+class TestDrawDependence:
+    """Whether what the judge says depends on who was drawn."""
+
+    @pytest.mark.parametrize(("hits", "is_refused"), [(0, False), (10, False), (11, True), (40, True)])
+    def test_by_hand(self, hits: int, *, is_refused: bool) -> None:
+        """One in three of 300 is drawn, and of so many of these alone the judge says that they are wrong.
+
+        The divergence is hits * log 3. Two labels, in the stratum and over it: 11.29 = log(2 * 4 / 1e-4).
+        """
+        drawn = np.arange(300) % 3 == 0
+        judge = np.where(drawn & (drawn.cumsum() <= hits), "refuse", "ok")
+        rows = pd.DataFrame({"decision": "ok", "judge": judge, "label": np.where(drawn, "ok", "")})
+        reason = draw_dependence(judged_requests(rows), np.full(300, 1 / 3))
+        assert bool(reason) == is_refused
+        if hits == 11:
+            assert "of 11 requests decided ok of which the judge says refuse, 11 were drawn and 3.7 expected" in reason
+
+    @pytest.mark.parametrize("named", [4, 20, 60])
+    @pytest.mark.parametrize("share", [0.1, 0.5])
+    def test_the_level(self, named: int, share: float) -> None:
+        """Over all draws of so many of 120 at most `DRAW_LEVEL` are refused, exactly, and some are."""
+        size, status = round(share * 120), np.zeros(120, dtype=np.int64)
+        judge = np.where(np.arange(120) < named, 3, 1)
+        refused = 0.0
+        for hits in range(max(0, size + named - 120), min(named, size) + 1):
+            drawn = (np.arange(120) < hits) | ((np.arange(120) >= named) & (np.arange(120) < named + size - hits))
+            told = JudgedRequests(status, judge, np.where(drawn, 1, -1), drawn, np.full(120, np.nan), status)
+            ways = comb(named, hits) * comb(120 - named, size - hits)
+            refused += ways / comb(120, size) * bool(draw_dependence(told, np.full(120, size / 120)))
+        assert refused <= DRAW_LEVEL
+        assert refused > 0.0 or (named, share) in {(4, 0.1), (4, 0.5), (60, 0.1)}
+
+    def test_honest_frames(self) -> None:
+        """None of 200 is refused, by the probabilities or by the shares of two strata; a judge silent on some."""
+        for seed in range(200):
+            rng = np.random.default_rng(seed)
+            hard, wrong = rng.random(2000) < 0.3, rng.random(2000) < 0.1
+            chance = np.where(hard, 0.3, 0.1)
+            drawn = rng.random(2000) < chance
+            judge = np.where(rng.random(2000) < 0.9, np.where(wrong ^ hard, 3, 1), -1)
+            told = JudgedRequests(
+                np.where(hard, 1, 0), judge, np.where(drawn, 1, -1), drawn, chance, hard.astype(np.int64)
+            )
+            share = np.array([drawn[~hard].mean(), drawn[hard].mean()])[told.stratum]
+            assert draw_dependence(told, chance) == draw_dependence(told, share) == ""
+
+    def test_a_judge_silent_on_all_undrawn(self) -> None:
+        """Is refused however few there are; one that is silent on all is not."""
+        rows = frame(judge=["ok", "", "ok", ""])
+        with pytest.warns(UserWarning, match="says nothing of 2"):
+            told = judged_requests(rows)
+        assert "nothing of all that were not drawn" in draw_dependence(told, np.full(4, 0.5))
+        assert draw_dependence(told._replace(judge=np.full(4, -1)), np.full(4, 0.5)) == ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -92,6 +94,25 @@ def test_draws_by_a_hash() -> None:
     assert is_drawn(ids, 1.0, seed=7).all()
     with pytest.raises(ValueError, match=r"probability must be in \(0, 1\]"):
         is_drawn(ids, 0.0, seed=7)
+
+
+def test_ids_of_a_draw() -> None:
+    """Integers, whole floats and texts draw alike; ids that are missing, one text and other lengths are refused."""
+    texts = is_drawn([str(row) for row in range(50)], 0.5, seed=7).tolist()
+    for ids in (range(50), np.arange(50), np.arange(50.0), [f" {row} " for row in range(50)]):
+        assert is_drawn(ids, 0.5, seed=np.int64(7)).tolist() == texts  # type: ignore[arg-type]
+    name = UUID(int=7)
+    assert is_drawn([name], 0.5, seed=1) == is_drawn([str(name)], 0.5, seed=1)
+    assert is_drawn([], 0.5, seed=1).tolist() == []
+    cases: list[tuple[Any, Any, Any, str]] = [
+        ([None, float("nan"), "", "a"], 0.5, 1, "got 3 of 4 without one"),
+        (["a"], [0.5, 0.5], 1, "one of each of 1 requests, got 2"),
+        ("r-1", 0.5, 1, "got the text 'r-1'; write"),
+        (["a"], 0.5, None, "seed must be an integer, got None"),
+    ]
+    for ids, probability, seed, message in cases:
+        with pytest.raises((TypeError, ValueError), match=message):
+            is_drawn(ids, probability, seed=seed)
 
 
 def test_what_is_no_certificate_of_a_policy() -> None:
