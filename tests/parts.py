@@ -26,6 +26,11 @@ class Parts(NamedTuple):
         return list(map(keep_used_chunks, self.traces))
 
     @property
+    def arms(self) -> tuple[str, ...]:
+        """Arms of all of them."""
+        return self.traces[0].arms
+
+    @property
     def has_answers(self) -> bool:
         """Whether any of them records answers."""
         return any(trace.has_answers for trace in self.traces)

@@ -519,6 +519,7 @@ WRITING = re.compile(
 ALLOWED = {
     ("lab/tracking.py", "_log_files"): "into a folder of this process alone, from which MLflow copies",
     ("lab/tracking.py", "track_run"): "into a folder of this process alone, from which MLflow copies",
+    ("lab/tracked_model.py", "save_model"): "MLflow writes a new folder, from which `track` copies",
     ("displays/canvas.py", "png"): "into memory",
     ("store/trace_files.py", "write"): "into the path that `replacing` gave its only caller",
     ("store/trace_files.py", "_save_latency"): "into a path of `replacing` that an ExitStack holds",
