@@ -42,6 +42,16 @@ def test_panels_of_each_promise() -> None:
     assert png(display.figure_)
 
 
+def test_the_process_that_leads_is_named() -> None:
+    """An alarm of a restart beside an average that is held: both are said."""
+    rows = frame().assign(is_held=True, alarm_by="restart 6, after 3,000 rows", leader="the start")
+    left = MonitorDisplay.from_monitor(rows).axes_[0]
+    assert left.get_title(loc="left").endswith("alarm; held since the start")
+    assert [text.get_text() for text in left.texts] == ["alarm by restart 6, after 3,000 rows"]
+    quiet = MonitorDisplay.from_monitor(rows.assign(alarm_by="")).axes_[0]
+    assert [text.get_text() for text in quiet.texts] == ["broken: of the start"]
+
+
 def test_a_long_stream_is_thinned() -> None:
     """Its last step is drawn."""
     display = MonitorDisplay.from_monitor(frame(5_000))

@@ -63,9 +63,12 @@ def _print_monitor(result: Any, *, as_json: bool) -> None:  # noqa: ANN401 - of 
         return
     for row in result.table.itertuples():
         since = f" since step {row.since_step:,}" if row.since_step else ""
-        by = f" (by {row.alarm_by}{', ' * bool(row.alarm_at)}{row.alarm_at})" if row.alarm_by else ""
+        if row.alarm_by:
+            where = f"steps {row.alarm_from_step:,} to {row.since_step:,}, rate {row.alarm_rate:.4g}"
+            since += f" (by {row.alarm_by}{', ' * bool(row.alarm_at)}{row.alarm_at}; {where})"
+            since += f"; on average since the start {'held' if row.is_held else 'not said to be held'}"
         rate = f"rate {row.estimate:.4g}" if row.n else "no rate yet"
-        say(f"{row.promise} <= {row.alpha:g}: {row.verdict}{since}{by}; {rate} of n = {row.n:,}")
+        say(f"{row.promise} <= {row.alpha:g}: {row.verdict}{since}; {rate} of n = {row.n:,} since the start")
     say("\n".join([f"verdict: {result.verdict}", *(f"note: {note}" for note in result.notes)]))
 
 

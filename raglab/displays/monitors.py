@@ -81,8 +81,14 @@ class MonitorDisplay(FrameDisplay):
             picked = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_POINTS)).round().astype(int))
             drawn = rows.iloc[picked].assign(margin_held=rows["log_wealth_held"] - rows["bar_held"])
             lines += self._draw_evidence(left, drawn, style)
-            title = canvas.literal_text(f"{promise} ≤ {rows['alpha'].iloc[0]:g}: {rows['verdict'].iloc[-1]}", 60)
+            last = rows.iloc[-1]
+            both = "; held since the start" if last["verdict"] == "alarm" and last.get("is_held", False) else ""
+            title = canvas.literal_text(f"{promise} ≤ {last['alpha']:g}: {last['verdict']}{both}", 60)
             left.set_title(title, fontsize=9, loc="left")
+            # A restart speaks of its own rows, so that the line of a broken promise says whose it is.
+            if by := last.get("alarm_by") or last.get("leader"):
+                name = canvas.literal_text(f"{'alarm by' if last.get('alarm_by') else 'broken: of'} {by}", 60)
+                left.text(0.02, 0.97, name, fontsize=8, va="top", transform=left.transAxes)
             lines += self._draw_rate(right, drawn, style)
         labels = ["evidence of a broken promise", "evidence of a held promise", "bar of a verdict, or promise"]
         entries = [*lines[:2], self.axes_[0].lines[-1]]

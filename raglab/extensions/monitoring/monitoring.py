@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,9 +57,11 @@ class Monitor:
     Attributes:
       verdict: `alarm` where any promise has one, `held` where every promise is held, else `cannot say yet`.
       table: a row a promise: `promise`, `alpha`, `verdict`, `since_step` of that verdict (an alarm stays; 0 where it
-        cannot be said yet), `alarm_at` and `alarm_by` (time and process of the alarm), `labelled` rows, `n` of those
+        cannot be said yet); `is_held` on average since the start, also beside an alarm; `labelled` rows, `n` of those
         that the rate is a share of, `estimate` (weighted, without an interval), `log_wealth_alarm` since the start and
-        `log_wealth_held`, with the bars that they must reach.
+        `log_wealth_held`, with the bars that they must reach. Of an alarm: `alarm_at`, `alarm_by` (the process that
+        raised it: the start, or a restart), its `alarm_log_wealth` and `alarm_process_bar`, and the rows that the alarm
+        is about: `alarm_from_step`, `alarm_from_at`, `alarm_labelled` of them, `alarm_rate` (weighted).
       notes: what a reader must know.
       state: to go on from, `monitor(certificate, more_rows, after=state)`.
       steps: see `frame`.
@@ -75,8 +78,8 @@ class Monitor:
 
         Columns: `step` from 1 since the start; `at`; `promise`; `alpha`; `labelled` rows so far; `rate` (weighted);
         `log_wealth_alarm` since the start and `log_wealth_held`, and the bars that they must reach; `margin_alarm`, of
-        the process that is nearest to its own bar, 0 and above is an alarm; `alarm_by`, the process that raised the
-        alarm, '' before; `verdict` at that step.
+        the process that is nearest to its own bar (`leader`), 0 and above is an alarm; `alarm_by`, the process that
+        raised the alarm, '' before; `is_held` since the start; `verdict` at that step.
         """
         return self.steps.copy()
 
@@ -105,13 +108,16 @@ def monitor(
 ) -> Monitor:
     """Watch the promises of a certificate on a stream of labelled requests; it may be asked at any time.
 
-    The null hypothesis of an alarm is that the rate among all requests so far is at most alpha, that of `held` that it
-    exceeds alpha. Each is tested by betting, see `raglab.extensions.monitoring.betting`; the error is delta / 2 for all
-    alarms and delta / 2 for all of `held`, shared evenly by the promises, since any of them may be the false one.
+    An alarm says that the rate exceeded alpha on average since the start, or since the restart that it names. The null
+    hypothesis of an alarm is that the rate among these requests is at most alpha, that of `held` that the rate among
+    all requests since the start exceeds alpha. Both may be said at once, of different rows. Each is tested by
+    betting, see `raglab.extensions.monitoring.betting`; the error is delta / 2 for all alarms and delta / 2 for all
+    of `held`, shared evenly by the promises, since any of them may be the false one.
 
     Args:
       certificate: a policy that holds a valid certificate, a certification, or a certificate by itself.
-      stream: in the order of time. A labelled trace, on which the policy is replayed; its cases state time as
+      stream: in the order of time, which must not rest on labels; rows of one `at` are one step.
+        A labelled trace, on which the policy is replayed; its cases state time as
         `extra["at"]` and, where they were drawn, `inclusion_probability`. Or rows, a DataFrame or the path of CSV or
         JSON lines, with `decision` (ok, refuse, ambiguous or error) and `label` (ok, refuse, ambiguous, or empty where
         a drawn request has none), as `raglab.sample_for_labels` writes them. Optional columns: `correct` (whether an
@@ -197,6 +203,7 @@ def _opening_state(
         return before
     least = _least_probability(rows.probability, min_probability)
     size, empty = len(promises.names), (NO_WEALTH,) * len(promises.names)
+    sums = ((0.0, 0.0, 0.0),) * size
     return MonitorState(
         policy_id=promises.policy_id,
         promises=tuple(_targets(promises).items()),
@@ -204,8 +211,8 @@ def _opening_state(
         delta=promises.delta,
         min_probability=least,
         window=(default_window(promises.levels) if window is None else window) or None,
-        sums=((0.0, 0.0, 0.0),) * size,
-        processes=(AlarmProcess(0, 0, empty),),
+        sums=sums,
+        processes=(AlarmProcess(0, 0, empty, 0, "", sums),),
         held_logs=empty,
         alarms=(None,) * size,
         held_since=(None,) * size,
@@ -271,6 +278,11 @@ def _check_rows(rows: StreamSteps, state: MonitorState) -> None:
             f"the last step was at {state.at}; give the rows that came after",
         ),
         (
+            sum(bool(at) and at == state.at and not name for at, name in zip(rows.times, rows.samples, strict=True)),
+            "rows of one time must come together, for they are one step",
+            f"the last step was at {state.at}; cut files between times, or state times more finely",
+        ),
+        (
             int((rows.probability < state.min_probability).sum()),
             f"inclusion_probability must be at least {state.min_probability:g}, the least of the design",
             "begin without a state, with a min_probability that is stated before any label is seen",
@@ -288,14 +300,15 @@ def _advance(promises: Promises, rows: StreamSteps, state: MonitorState) -> tupl
     low, high = row_excess(promises, rows)
     is_labelled = rows.cell >= 0
     labelled = state.labelled + np.cumsum(is_labelled, dtype=np.int64)[rows.ends]
-    margins = alarm_margins(promises, rows, state, low, labelled)
     held, held_logs = wealth_paths(opening_bets(promises, state, below=True), state.held_logs, high, rows.ends)
     running = _running_sums(promises, rows, np.array(state.sums))
+    sums = running[1:][rows.ends]
+    margins = alarm_margins(promises, rows, state, low, labelled, sums)
     # An alarm stays; `held` is said by the wealth of the step.
     numbers = np.arange(n_steps) + state.steps + 1
     is_held = held >= held_bar(promises)
     alarms = tuple(
-        _first_alarm(place, margins, rows, labelled, numbers) if alarm is None else alarm
+        _first_alarm(place, promises, margins, sums, rows.times, labelled, state) if alarm is None else alarm
         for place, alarm in enumerate(state.alarms)
     )
     next_state = replace(
@@ -320,7 +333,7 @@ def _advance(promises: Promises, rows: StreamSteps, state: MonitorState) -> tupl
     is_alarm = numbers[:, None] >= raised
     by = np.array(["" if alarm is None else alarm.process for alarm in alarms], dtype=object)
     with np.errstate(invalid="ignore", divide="ignore"):
-        rate = (running[..., 1] / running[..., 2])[1:][rows.ends] * promises.scale
+        rate = sums[..., 1] / sums[..., 2] * promises.scale
     columns = {
         "step": np.repeat(numbers, size),
         "at": np.repeat(np.array(rows.times, dtype=object), size),
@@ -333,7 +346,9 @@ def _advance(promises: Promises, rows: StreamSteps, state: MonitorState) -> tupl
         "log_wealth_held": held.ravel(),
         "bar_held": held_bar(promises),
         "margin_alarm": margins.best.ravel(),
+        "leader": np.array([process.name for process in margins.bettors], dtype=object)[margins.leader].ravel(),
         "alarm_by": np.where(is_alarm, by, "").ravel(),
+        "is_held": is_held.ravel(),
         "verdict": np.where(is_alarm, ALARM, np.where(is_held, HELD, OPEN)).ravel(),
     }
     return next_state, _frame(columns)
@@ -352,15 +367,34 @@ def _running_sums(promises: Promises, rows: StreamSteps, before: NDArray[np.floa
 
 
 def _first_alarm(
-    place: int, margins: Margins, rows: StreamSteps, labelled: NDArray[np.int64], numbers: NDArray[np.int64]
+    place: int,
+    promises: Promises,
+    margins: Margins,
+    sums: NDArray[np.float64],
+    times: Sequence[str],
+    labelled: NDArray[np.int64],
+    state: MonitorState,
 ) -> RaisedAlarm | None:
-    """First alarm of a promise within some steps."""
+    """First alarm of a promise within some steps, and the rows that it is about."""
     raised = np.flatnonzero(margins.best[:, place] >= 0.0)
     if not len(raised):
         return None
     step = int(raised[0])
-    name = margins.names[margins.leader[step, place]]
-    return RaisedAlarm(int(numbers[step]), rows.times[step], int(labelled[step]), name)
+    process = margins.bettors[margins.leader[step, place]]
+    _, k, n = (sums[step, place] - np.array(process.sums[place])).tolist()
+    bar = alarm_bar(promises.delta, len(promises.names), process.restart, windowed=state.window is not None)
+    return RaisedAlarm(
+        step=state.steps + step + 1,
+        at=times[step],
+        process=process.name,
+        restart=process.restart,
+        from_step=process.step + 1,
+        from_at=process.at,
+        labelled=int(labelled[step]) - process.first,
+        rate=k / n if n > 0.0 else None,
+        log_wealth=float(margins.best[step, place]) + bar,
+        bar=bar,
+    )
 
 
 def _held_since(is_held: NDArray[np.bool_], before: int | None, first: int) -> int | None:
@@ -387,11 +421,18 @@ def _table(promises: Promises, state: MonitorState) -> pd.DataFrame:
                 "alpha": alpha,
                 "verdict": ALARM if alarm else OPEN if since is None else HELD,
                 "since_step": alarm.step if alarm else since or 0,
+                "is_held": since is not None,
                 "alarm_at": alarm.at if alarm else "",
                 "alarm_by": alarm.process if alarm else "",
+                "alarm_from_step": alarm.from_step if alarm else 0,
+                "alarm_from_at": alarm.from_at if alarm else "",
+                "alarm_labelled": alarm.labelled if alarm else 0,
+                "alarm_rate": nan if alarm is None or alarm.rate is None else alarm.rate * float(promises.scale[place]),
+                "alarm_log_wealth": alarm.log_wealth if alarm else nan,
+                "alarm_process_bar": alarm.bar if alarm else nan,
                 "labelled": state.labelled,
                 "n": int(n),
-                "estimate": k / weight * float(promises.scale[place]) if weight else float("nan"),
+                "estimate": k / weight * float(promises.scale[place]) if weight else nan,
                 "log_wealth_alarm": float(log_mean(np.array(state.processes[0].logs[place]))),
                 "bar_alarm": alarm_bar(state.delta, len(state.promises), 0, windowed=state.window is not None),
                 "log_wealth_held": float(log_mean(np.array(state.held_logs[place]))),
@@ -403,7 +444,13 @@ def _table(promises: Promises, state: MonitorState) -> pd.DataFrame:
 
 def _state_notes(state: MonitorState) -> list[str]:
     """What a reader must know of all rows that were read."""
-    notes = []
+    notes = [
+        f"{name}: the alarm is about the {alarm.labelled:,} labelled rows from step {alarm.from_step:,} to step "
+        f"{alarm.step:,}, not about the average since the start, which "
+        f"{'is held' if since is not None else 'is not said to be held'}."
+        for (name, _), alarm, since in zip(state.promises, state.alarms, state.held_since, strict=True)
+        if alarm is not None and alarm.restart
+    ]
     if state.unlabelled:
         notes.append(
             f"{state.unlabelled:,} drawn requests have no label: for `held` each counts as the label that speaks most "

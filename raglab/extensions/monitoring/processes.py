@@ -24,13 +24,13 @@ class Margins(NamedTuple):
     """Processes that bet on a broken promise, over some steps.
 
     start: log wealth since the start, [S, T]. best: largest distance above the own bar, [S, T]. leader: process that
-    has it, [S, T]. names: of all processes. processes: that live after the last step.
+    has it, [S, T], of those that `bettors` holds as they began. processes: that live after the last step.
     """
 
     start: NDArray[np.float64]
     best: NDArray[np.float64]
     leader: NDArray[np.int64]
-    names: tuple[str, ...]
+    bettors: tuple[AlarmProcess, ...]
     processes: tuple[AlarmProcess, ...]
     restarts: int
     since_restart: int
@@ -90,24 +90,38 @@ def wealth_paths(
 
 
 def alarm_margins(
-    promises: Promises, rows: StreamSteps, state: MonitorState, steps: NDArray[np.float64], labelled: NDArray[np.int64]
+    promises: Promises,
+    rows: StreamSteps,
+    state: MonitorState,
+    steps: NDArray[np.float64],
+    labelled: NDArray[np.int64],
+    sums: NDArray[np.float64],
 ) -> Margins:
     """Wealth of every process that bets on a broken promise.
 
     Args:
       steps: excess at its least, [T, N]. labelled: labelled rows until the end of each step, since the start, [S].
+      sums: of the state at the end of each step, [S, T, 3].
     """
     size, n_steps, window = len(promises.names), len(rows.ends), state.window or 0
     bets = opening_bets(promises, state, below=False)
     # Restarts follow from the numbers of labelled rows alone, so they are known before any wealth is.
-    queue = [(process, 0) for process in state.processes]  # with the step that it begins at
+    queue = [(process, 0) for process in state.processes]  # with the step of this call that it goes on at
     restarts, since = state.restarts, state.since_restart
     counts = np.diff(np.concatenate([[state.labelled], labelled])).tolist()
     for step, count in enumerate(counts if window else ()):
         since += count
         if since >= window:
             restarts, since = restarts + 1, 0
-            queue.append((AlarmProcess(restarts, int(labelled[step]), (NO_WEALTH,) * size), step + 1))
+            before = tuple(map(tuple, sums[step].tolist()))
+            began = AlarmProcess(restarts, int(labelled[step]), (NO_WEALTH,) * size, state.steps + step + 1, "", before)
+            queue.append((began, step + 1))
+    queue = [
+        (process._replace(at=rows.times[first]), first)
+        if first < n_steps and process.step == state.steps + first
+        else (process, first)
+        for process, first in queue
+    ]
     best, leader = np.full((n_steps, size), -np.inf), np.zeros((n_steps, size), dtype=np.int64)
     start, alive = np.zeros((n_steps, size)), []
     for place, (process, first) in enumerate(queue):
@@ -126,5 +140,4 @@ def alarm_margins(
         read = (int(labelled[-1]) if n_steps else state.labelled) - process.first
         if not process.restart or read < LIVES * window:
             alive.append(process._replace(logs=logs))
-    names = tuple(process.name for process, _ in queue)
-    return Margins(start, best, leader, names, tuple(alive), restarts, since)
+    return Margins(start, best, leader, tuple(process for process, _ in queue), tuple(alive), restarts, since)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 from raglab.canonical import canonical_json, digest
 from raglab.store.files import Where, input_error, read_json, shown_value, write_text
 
-FORMAT = 1
+FORMAT = 2
 MOST_IDS = 10_000  # latest requests and samples that are known again
 MOST_BYTES = 64 * 2**20
 
@@ -22,11 +22,17 @@ class AlarmProcess(NamedTuple):
       restart: 0 since the start, else the number of the restart.
       first: labelled rows before it.
       logs: log wealth of each bet, [T][J].
+      step: steps before it.
+      at: time of its first step; '' before that, or where none is stated.
+      sums: those of the state when it began, [T][3].
     """
 
     restart: int
     first: int
     logs: tuple[tuple[float, ...], ...]
+    step: int
+    at: str
+    sums: tuple[tuple[float, ...], ...]
 
     @property
     def name(self) -> str:
@@ -35,12 +41,22 @@ class AlarmProcess(NamedTuple):
 
 
 class RaisedAlarm(NamedTuple):
-    """First alarm of a promise: the step and its time, labelled rows until it, and the process that raised it."""
+    """First alarm of a promise, which speaks of the rows of the process that raised it.
+
+    step, at: of the alarm. process, restart: that raised it. from_step, from_at: its first step. labelled, rate: rows
+    from there to the alarm, and their weighted rate as a loss, None of no case. log_wealth, bar: its own.
+    """
 
     step: int
     at: str
-    labelled: int
     process: str
+    restart: int
+    from_step: int
+    from_at: str
+    labelled: int
+    rate: float | None
+    log_wealth: float
+    bar: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +132,7 @@ class MonitorState:
             rule, remedy = "a state must be as it was written", "take a copy that nobody changed, or begin without one"
             raise input_error(Where(str(path)), rule, remedy, "another content than its digest says")
         alarms = tuple(None if row is None else RaisedAlarm(*row) for row in content["alarms"])
-        processes = tuple(AlarmProcess(restart, first, _tuples(logs)) for restart, first, logs in content["processes"])
+        processes = tuple(AlarmProcess(*map(_tuples, row)) for row in content["processes"])
         plain = {name: _tuples(value) for name, value in content.items()}
         return cls(**plain | {"alarms": alarms, "processes": processes})
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 ERROR = "error"  # decision of a request whose model failed, which counts in no rate (rule S0.1)
 DECISIONS = (*LABEL_NAMES, ERROR)
+NEAR_PROBABILITY = frozenset({"probability", "prob", "pi", "weight", "propensity", "p_inclusion"})
 TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False, "": True}
 
 
@@ -157,12 +159,18 @@ def stream_steps(
 def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
     source = str(rows) if isinstance(rows, str | Path) else "stream"
     if isinstance(rows, str | Path):
-        records = [{name: str(cell).strip() for name, cell in row.items()} for _, row in file_rows(Path(rows))]
+        records = [
+            {name: "" if cell is None else str(cell).strip() for name, cell in row.items()}
+            for _, row in file_rows(Path(rows))
+        ]
         names = set().union(*records) if records else set()
     else:
         texts = rows.astype(object).where(rows.notna(), "").astype(str)
         records = [{str(name): cell.strip() for name, cell in row.items()} for row in texts.to_dict("records")]
         names = set(map(str, rows.columns))
+    if PROBABILITY not in names and (near := sorted(NEAR_PROBABILITY & names)):
+        rule = f"the column of inclusion probabilities must be named {PROBABILITY}"
+        raise input_error(Where(source), rule, "rename it, or give it another name where it is none", near[0])
     for name in ("decision", "label"):
         if name not in names:
             rule = f"labelled rows must have the column {name}"
@@ -189,7 +197,14 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
     codes = np.array([DECISIONS.index(name) for name in decisions], dtype=np.int8)
     label = np.array([LABEL_NAMES.index(name) if name else -1 for name in labels], dtype=np.int8)
     right = (codes == label) & ((label != Status.ok) | is_right)
-    return ordered_steps(
+    # An answer that nobody graded, where others are graded, counts as a label that is missing.
+    is_ungraded = np.array([cell == "" and "correct" in names for cell in corrects], dtype=bool)
+    is_ungraded &= (codes == Status.ok) & (label == Status.ok)
+    label = np.where(is_ungraded, -1, label).astype(np.int8)
+    notes = [] if PROBABILITY in names else [f"No column {PROBABILITY}: every request counts as labelled, by weight 1."]
+    if is_ungraded.any():
+        notes.append(f"{int(is_ungraded.sum()):,} answers have no value in column correct: they count as not labelled.")
+    steps = ordered_steps(
         StreamColumns(
             decision=codes,
             cell=np.where(label >= 0, codes * CELLS + label * 2 + right, -1).astype(np.int8),
@@ -201,6 +216,7 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
         ),
         source,
     )
+    return steps._replace(notes=(*steps.notes, *notes))
 
 
 def _number(text: str) -> float:
@@ -268,8 +284,12 @@ def ordered_steps(columns: StreamColumns, source: str, notes: Sequence[str] = ()
     _check_ids(columns.ids, source)
     moments = _moments(columns.at, source)
     _check_strata(columns, source)
-    order = np.array(sorted(range(len(moments)), key=moments.__getitem__), dtype=np.int64)
-    moved = int((np.diff(order) < 0).sum())
+    # Rows of one time are one step, so that no order which may rest on the label counts; samples follow by name.
+    order = np.array(
+        sorted(range(len(moments)), key=lambda row: (moments[row], columns.sample[row] if moments[row] else "")),
+        dtype=np.int64,
+    )
+    moved = sum(later < earlier for earlier, later in pairwise(moments))
     sorting = [f"{moved:,} rows were earlier than the one before them; the rows were sorted by time."] if moved else []
     # A request whose model failed counts in no rate; its row is counted and left out.
     failed = columns.decision == DECISIONS.index(ERROR)
@@ -278,10 +298,13 @@ def ordered_steps(columns: StreamColumns, source: str, notes: Sequence[str] = ()
     drawn_together = any(columns.sample)
     for row in order.tolist():
         name = columns.sample[row] if drawn_together else columns.stratum[row] and "sample"
-        key: Any = name or row
-        groups[key] = [*groups.pop(key), row] if key in groups else [row]  # at the place of its last row
+        key: Any = name or ((moments[row],) if moments[row] else row)
+        groups[key] = groups.pop(key, [])  # at the place of its last row
+        groups[key].append(row)
     steps = [sorted(rows, key=columns.ids.__getitem__) for rows in groups.values()]
     rows = np.array([row for step in steps for row in step], dtype=np.int64)
+    if len(groups) > 1 and not any(moments):
+        sorting.append("No `at` is stated: rows are taken in the order given, which must be that of time.")
     names = [key if isinstance(key, str) else "" for key in groups]
     return StreamSteps(
         decision=columns.decision[rows],

@@ -87,7 +87,48 @@ def test_a_window_finds_late_drift_sooner() -> None:
     assert windowed.verdict == "alarm"
     assert windowed.table["alarm_by"].tolist() == ["restart 6, after 3,000 rows"]
     assert [process.restart for process in windowed.state.processes] == [0, 3, 4, 5, 6]
+    # The alarm is of its own rows, and hides nothing of the average.
+    (row,) = windowed.table.to_dict("records")
+    assert (row["alarm_from_step"], row["alarm_labelled"]) == (3_001, row["since_step"] - 3_000)
+    assert row["alarm_rate"] == pytest.approx(0.5, abs=0.1)
+    assert row["estimate"] < 0.1
+    assert row["is_held"]
+    assert row["alarm_process_bar"] == pytest.approx(alarm_bar(0.1, 1, 6, windowed=True))
+    assert row["alarm_log_wealth"] >= row["alarm_process_bar"]
+    assert row["log_wealth_alarm"] < row["bar_alarm"]
+    assert any("not about the average since the start, which is held" in note for note in windowed.notes)
+    assert "raglab_promise_held{" in (text := windowed.metrics_text())
+    assert {line[-3:] for line in text.splitlines() if line.startswith("raglab_promise_held{")} == {"1.0"}
+    first = windowed.frame().query("leader == 'restart 6, after 3,000 rows'")
+    assert first["step"].min() > 3_000
     assert windowed.state.labelled - windowed.state.processes[1].first < LIVES * 500
+
+
+def test_rows_of_one_time_are_one_step() -> None:
+    """In whatever order of labels they come; without times the order is said to count."""
+    wrong = [True, False, False, True, False, False]
+    rows = answers(wrong, at=["2026-03-01"] * 3 + ["2026-03-02"] * 3, request_id=list("abcdef"))
+    whole = monitor(certificate(), rows)
+    assert whole.frame()["step"].tolist() == [1, 2]
+    assert monitor(certificate(), rows.sort_values("label")).state == whole.state
+    assert whole.state == monitor(certificate(), rows[3:], after=monitor(certificate(), rows[:3])).state
+    with pytest.raises(ValueError, match=r"rows of one time must come together.* got 1"):
+        monitor(certificate(), rows[4:], after=monitor(certificate(), rows[:4]))
+    assert not any("order given" in note for note in whole.notes)
+    assert any("order given" in note for note in monitor(certificate(), rows.drop(columns="at")).notes)
+
+
+def test_the_rows_of_an_alarm_by_hand() -> None:
+    """Of the restart after 20 rows: times, steps and rate from its first row to the alarm, whatever the cuts."""
+    rows = answers([False] * 20 + [True] * 15, at=[f"2026-03-02T10:{row:02d}:00Z" for row in range(35)])
+    whole = monitor(certificate(), rows, window=20)
+    (row,) = whole.table.to_dict("records")
+    assert (row["alarm_from_step"], row["alarm_from_at"][14:16], row["alarm_rate"]) == (21, "20", 1.0)
+    assert row["alarm_labelled"] == row["since_step"] - 20
+    assert not row["is_held"]
+    for cut in (20, 21):
+        first = monitor(certificate(), rows[:cut], window=20)
+        assert monitor(certificate(), rows[cut:], after=first).state == whole.state
 
 
 @settings(max_examples=25)
@@ -133,7 +174,7 @@ def test_a_state_is_a_file(tmp_path: Path) -> None:
 
 def test_a_state_is_of_one_certificate() -> None:
     """Of its policy, targets and delta, and of one window and design; rows are read once."""
-    rows = answers([False] * 20, request_id=[f"r{row}" for row in range(20)], at="2026-03-02T10:00:00Z")
+    rows = answers([False] * 20, request_id=[f"r{row}" for row in range(20)], at="2026-03-02T09:59:00Z")
     state = monitor(certificate(), rows, window=10).state
     more = answers([False], request_id=["new"], at="2026-03-02T10:00:00Z")
     assert monitor(certificate(), more, after=state).state.labelled == 21

@@ -64,7 +64,7 @@ def test_rows_are_sorted_by_time_and_that_is_said() -> None:
     assert steps.ids == ("c", "d", "b", "a")
     assert steps.ends.tolist() == [0, 1, 2, 3]
     assert steps.times[1] == "2026-03-02T10:00:00.000000+00:00"
-    assert steps.notes == ("1 rows were earlier than the one before them; the rows were sorted by time.",)
+    assert steps.notes[0] == "1 rows were earlier than the one before them; the rows were sorted by time."
     samples = stream_steps(rows.assign(sample=["s", "", "", "s"]), None, "p")
     assert samples.ids == ("c", "b", "a", "d")
     assert samples.ends.tolist() == [0, 1, 3]
@@ -138,3 +138,31 @@ def test_what_is_no_certificate_of_a_policy() -> None:
     assert (
         Promise("over_ask_rate", 0.1, 0, 1, 0.1).name in certificate_promises(certificate({"over_ask_rate": 0.1})).names
     )
+
+
+def test_a_column_that_is_nearly_the_probability_is_refused() -> None:
+    """It would be ignored, and each request weigh 1; without any, a note says so."""
+    rows = pd.DataFrame({"decision": ["ok"] * 3, "label": ["ok"] * 3})
+    with pytest.raises(InputError, match="must be named inclusion_probability"):
+        monitor(certificate(), rows.assign(weight=0.5))
+    assert "every request counts as labelled" in " ".join(monitor(certificate(), rows).notes)
+
+
+def test_an_answer_that_nobody_graded_counts_as_not_labelled() -> None:
+    """Where others are graded: as an error for `held`, as none for an alarm."""
+    rows = pd.DataFrame({"decision": ["ok"] * 40, "label": ["ok"] * 40})
+    graded = monitor(certificate(), rows.assign(correct="true"))
+    mixed = monitor(certificate(), rows.assign(correct=["true", *[""] * 39]))
+    assert graded.state.unlabelled == 0
+    assert mixed.state.unlabelled == 39
+    assert mixed.table["log_wealth_held"].item() < graded.table["log_wealth_held"].item()
+    assert "39 answers have no value in column correct" in " ".join(mixed.notes)
+
+
+def test_null_is_an_empty_cell(tmp_path: Path) -> None:
+    """In JSON lines: no label, no sample."""
+    path = tmp_path / "rows.jsonl"
+    lines = ['{"decision": "ok", "label": null, "sample": null}', '{"decision": "ok", "label": "ok", "sample": null}']
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    state = monitor(certificate(), path).state
+    assert (state.unlabelled, state.labelled, state.steps) == (1, 1, 2)
