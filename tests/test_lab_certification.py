@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import raglab
 from labelled import free_policy, labelled, shuffled
+from look_files import take_look
 from raglab.certify import cases_needed, certification_chance, certify, hoeffding_bentkus
 from raglab.cli import app
 from raglab.decision.learned_cases import queries_hash
@@ -22,7 +23,7 @@ from raglab.lab.certificate_checks import certificate_defect, check_policy, retr
 from raglab.lab.certification import Certification, certify_best, certify_policy, grid
 from raglab.lab.certification_texts import certificate_lines, diagnosis
 from raglab.lab.certified_losses import LIKELY, asking_note, counted_losses
-from raglab.lab.looks import recorded_looks, take_look
+from raglab.lab.looks import recorded_looks
 from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.search_space import always_answer
 from raglab.metrics import cell_costs, cost_matrix, upper_bound

@@ -25,8 +25,9 @@ import pytest
 
 import raglab
 from labelled import labelled
+from look_files import take_look
 from raglab.audit.log import export_tables
-from raglab.lab.looks import recorded_looks, take_look
+from raglab.lab.looks import recorded_looks
 from raglab.lab.report import page
 from raglab.lab.report.blocks import Picture
 from raglab.lab.tracking import track_run

@@ -228,24 +228,3 @@ def held_looks(path: Path | None, cases_hash: str, queries: Sequence[str] = ()) 
         known = any(record.get("cases_hash") == cases_hash and "codes" in record for _, record in logged_lines(path))
         codes = {} if known or not queries else {"codes": code_text(queries)}
         yield HeldLooks(log, recorded_looks(path, cases_hash, queries), {"cases_hash": cases_hash, **codes})
-
-
-def take_look(
-    path: Path | None, known: Mapping[str, Any] | None, found_on: str, key: str, delta: float, *, again: bool
-) -> Look:
-    """Count and record a look at cases of which the questions and the candidates are unknown.
-
-    It is noted before anything is said of the cases, so that one that is killed counts; the same one again is the same
-    look.
-
-    Args:
-      path: file that remembers; without one the policy's own certificate alone does. Others: see `record_look`.
-
-    Raises:
-      ValueError: a further look without `again`.
-      InputError: as `held_looks`.
-    """
-    with held_looks(path, found_on) as held:
-        look = record_look(known, held.before, found_on, key, delta, again=again)
-        held.note(key, delta, 0)
-    return look

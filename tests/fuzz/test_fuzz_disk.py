@@ -18,8 +18,9 @@ import pytest
 from fuzz.mutation import pick
 from fuzz.outcomes import CASES, HalfWrittenError, Trial, fuzz, report
 from labelled import free_policy
+from look_files import take_look
 from raglab.audit.log import AuditLog
-from raglab.lab.looks import recorded_looks, take_look
+from raglab.lab.looks import recorded_looks
 from raglab.store.files import InputError
 from raglab.store.log_tables import REQUESTS
 from test_store_files import WRITERS, Writer, contents, mounted, no_file_longer

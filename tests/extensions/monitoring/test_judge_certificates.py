@@ -49,8 +49,8 @@ def test_no_step_leaves_the_range(rate: str, alpha: float, least: float, coeffic
     rows = pd.DataFrame([*itertools.product(LABELS, LABELS, LABELS)], columns=["decision", "label", "judge"])
     steps: list[Any] = []
     for probability in np.linspace(least, 1.0, 4):
-        told = judged_requests(rows.assign(inclusion_probability=1.0))
-        human, judge, drawn, _ = people_and_judge(told, rate_parts(told, rate), alpha)
+        judged = judged_requests(rows.assign(inclusion_probability=1.0))
+        human, judge, drawn, _ = people_and_judge(judged, rate_parts(judged, rate), alpha)
         chances = np.full(len(rows), probability)
         steps += [judged_steps(human, judge, is_drawn, chances, coefficient) for is_drawn in (drawn, ~drawn)]
     low, high = step_range(alpha, least, coefficient)
@@ -140,8 +140,8 @@ class TestCertificate:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             certificate = certify_judged(rows, targets=HALLUCINATION)
-            told = judged_requests(rows)
-        steps = people_and_judge(told, rate_parts(told, "hallucination_rate"), 0.1)
+            judged = judged_requests(rows)
+        steps = people_and_judge(judged, rate_parts(judged, "hallucination_rate"), 0.1)
         assert judged_wealth(steps, 0.1, 0.2, below=True)[-1] > log(10.0)
         assert certificate.chosen is None
         assert certificate.promises[0].bound == 1.0
