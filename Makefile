@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-all removal fuzz stress service package lab mlflow bench bench-large bench-index local-llm notebooks lock clean
+.PHONY: demo test test-fast test-all removal fuzz stress service package lab mlflow bench bench-large bench-index local-llm notebooks docs lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -72,6 +72,9 @@ local-llm: $(READY)  ## fetch a small language model (93 MB, Apache-2.0) for not
 notebooks: $(READY)  ## run every notebook again and keep its outputs
 	cd notebooks && RAGLAB_PROGRESS=0 PYTHONPATH=../.ci ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
 	  --ExecutePreprocessor.store_widget_state=False --NotebookExporter.preprocessors=static_outputs.StaticOutputs *.ipynb
+
+docs: $(READY)  ## the documentation site, offline, in out/docs/html; warnings and broken links are errors
+	OMP_NUM_THREADS=1 $(BIN)/python docs/site/build.py
 
 lock: constraints.txt  ## hashes and licences of what constraints.txt pins, as pip reports them
 	$(PYTHON) -m venv .venv/lock

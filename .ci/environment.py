@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = "bench,dashboard,dask,documents,fast,langgraph,local,openai,postgres,prometheus,test"
+EXTRAS = "bench,dashboard,dask,docs,documents,fast,langgraph,local,openai,postgres,prometheus,test"
 LOCKED = "CPython 3.11 on Linux x86_64 with glibc"
 SEVERAL_BUILDS = ("torch",)  # of one version, each with its hash in the lock
 PIP = (sys.executable, "-m", "pip")

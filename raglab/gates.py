@@ -386,7 +386,7 @@ def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GateThr
     """Headroom of the distance between the first two relevant hits; a negative one hands over to the resolver.
 
     Args:
-      gap: difference of the first two squared L2 distances, |l2[1] - l2[0]|, [...].
+      gap: difference of the first two squared L2 distances, `abs(l2[1] - l2[0])`, [...].
       n_relevant: number of relevant hits, [...].
       agree: whether the two hits agree anyway (same source and near pages, or same signature), [...].
       thresholds: `min_gap` and `on`.

@@ -588,7 +588,7 @@ def flips(trace: TraceView, policy: PolicyData, case_id: str, *, arm: str | None
 
     Returns:
       A row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and the status is
-        another), `change`, `share` (|change| over the threshold's range), `status`, `becomes`.
+        another), `change`, `share` (its size over the threshold's range), `status`, `becomes`.
     """
     import pandas as pd
 

@@ -122,7 +122,7 @@ def passed_by(code: str) -> list[str]:
     return sorted(f"{module}.{name}, which is {door}.{name}" for (module, name), door in doors.items() if door)
 
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "notebooks").glob("*.ipynb"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "notebooks").glob("*.ipynb"))]
 SCRIPTS = sorted((ROOT / "experiments").rglob("*.py"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -140,9 +141,10 @@ def test_relevant_hits_of_one_query_are_counted(hits: list[float], cut: Any, cou
     assert gates.n_relevant(hits, cut).tolist() == count
 
 
-def test_the_first_block_of_the_readme_runs() -> None:
+def test_the_primitives_of_the_readme_run() -> None:
     """In a fresh process: it shows each of the four primitives, and prints what stands behind each arrow."""
-    block = README.read_text(encoding="utf-8").partition("```python\n")[2].partition("\n```")[0]
+    section = README.read_text(encoding="utf-8").partition("## Four primitives\n")[2]
+    block = section.partition("```python\n")[2].partition("\n```")[0]
     assert all(f"{name}." in block for name in DOOR[:4])
     stated = [line.rpartition("-> ")[2] for line in block.splitlines() if line.startswith("print(")]
     code = block + "\nimport sys; print(*sys.modules)"
@@ -154,10 +156,20 @@ def test_the_first_block_of_the_readme_runs() -> None:
     assert (set(HEAVY) - {"scipy"}) & set(modules.split()) == set()
 
 
-def test_the_block_of_your_own_data_in_the_readme_runs() -> None:
-    """In a fresh process, as it stands: hits, signals and a gate of the user, and what they decide."""
-    section = README.read_text(encoding="utf-8").partition("## Bring your own\n")[2]
+@pytest.mark.slow
+def test_the_readme_decides_your_own_hits(tmp_path: Path) -> None:
+    """In a fresh process, on the table that it names: the typed threshold loses, and the prose has the figures."""
+    text = README.read_text(encoding="utf-8")
+    section = text.partition("## Your own hits and labels\n")[2]
     block = section.partition("```python\n")[2].partition("\n```")[0]
-    shown = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == block.rpartition("# -> ")[2]
-    assert len(shown.stdout.splitlines()) == 1
+    (tmp_path / "datasets").symlink_to(ROOT / "datasets")
+    environment = os.environ | {"RAGLAB_PROGRESS": "0"}
+    shown = subprocess.run(
+        [sys.executable, "-c", block], capture_output=True, text=True, check=True, cwd=tmp_path, env=environment
+    )
+    costs = dict(line.split()[-2:] for line in shown.stdout.splitlines() if line.startswith(("typed", "always-answer")))
+    prose = section.partition("It prints that")[2]
+    assert len(costs) == 2
+    assert [cost for cost in costs.values() if cost.removeprefix("0") not in prose] == []
+    assert "not certified" in shown.stdout
+    assert (tmp_path / "policy.yaml").is_file()

@@ -159,6 +159,7 @@ def audit_signals(
 
     Columns of the frame, a row a signal, the most worth first; then signals that are the same in every case, and last
     those that no case has:
+
     - `signal`, `unit`, `direction`, `stage`; `n` cases that have it, `missing` share that have not; `note`.
     - `auroc_right` with `_low`, `_high`: chance that it ranks a case that is right if answered above one that is wrong,
       in the declared direction; a signal that says `ask` is read backwards here, less of it as surer.

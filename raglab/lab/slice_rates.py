@@ -365,9 +365,9 @@ def ranking(trace: TraceView) -> pd.DataFrame:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
 
     Returns:
-      A row an arm and order: `arm`, `order`, `n` (cases), `hit@1`, `hit@5`, `hit@20`, and `nDCG@10`, or `nDCG@10
-        (graded)` and `nDCG@10 (binary)`; NaN where no case expects a source. `attrs["without_source"]` is the number of
-        cases that expect none and are left out.
+      A row an arm and order: `arm`, `order`, `n` (cases), `hit@1`, `hit@5`, `hit@20`, and `nDCG@10`, or
+        `nDCG@10 (graded)` and `nDCG@10 (binary)`; NaN where no case expects a source. `attrs["without_source"]` is the
+        number of cases that expect none and are left out.
 
     Raises:
       ValueError: grades that are none.

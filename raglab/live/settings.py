@@ -5,8 +5,8 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_BANDIT_ENABLED=            # true: the bandit chooses, false: the source's router; empty: as the policy says
     RAGLAB_BANDIT_POLICY=thompson_beta  # or another learner of raglab.bandit.LEARNERS
     RAGLAB_BANDIT_LOG=                # path, or URL such as postgresql://ann:secret@db/rag; empty: the index's
-    RAGLAB_BANDIT_SEED=0
-    RAGLAB_BANDIT_BUDGET_MS=8000
+    RAGLAB_BANDIT_SEED=0              # of the choices
+    RAGLAB_BANDIT_BUDGET_MS=8000      # milliseconds that a question may take before its latency costs
     RAGLAB_BANDIT_W1=0.4              # margin
     RAGLAB_BANDIT_W2=0.1              # diversity
     RAGLAB_BANDIT_W3=0.2              # latency
@@ -17,7 +17,7 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_BANDIT_W_LOGPROB=0         # the generator's own probability of its answer
     RAGLAB_BANDIT_LAMBDA=2            # what one whole budget of latency costs, in units of W3
     RAGLAB_BANDIT_THRESHOLD=0.5       # reward above which a pull is won
-    RAGLAB_BANDIT_EXPLORATION=1
+    RAGLAB_BANDIT_EXPLORATION=1       # weight of what is not known yet of an arm
     RAGLAB_BANDIT_EPSILON=0.1         # share of rounds in which epsilon_greedy chooses uniformly
     RAGLAB_BANDIT_PRIOR_STRENGTH=2    # pseudo-observations of an arm before any came; ridge of the linear ones
     RAGLAB_BANDIT_FLOOR=0             # least probability of an available arm
@@ -39,7 +39,7 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_CLARIFY_MIN_FIELD_CONFIDENCE=0.6  # below which a field that was read from a question is missing
     RAGLAB_CLARIFY_MAX_DOCUMENTS=6    # documents between which a user is asked to choose at most
     RAGLAB_ANSWER_ON_ERROR=raise      # or refuse: a question whose language model fails gets a refusal with `error`
-    RAGLAB_AUDIT_ENABLED=true
+    RAGLAB_AUDIT_ENABLED=true         # whether questions, decisions and what is learned are logged
     RAGLAB_AUDIT_REQUIRED=false       # whether a question that cannot be logged is refused, or answered with a warning
     RAGLAB_AUDIT_LOG=                 # path, or URL such as postgresql://ann:secret@db/rag; empty: the index's
     RAGLAB_AUDIT_QUERY=text           # what is kept of a question: text, hash or none; replies and answers are kept

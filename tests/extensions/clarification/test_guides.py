@@ -41,10 +41,9 @@ def run(page: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any
 
 
 def test_a_parser_of_ones_own_takes_fifteen_lines() -> None:
-    """README, guide and notebook show the same one."""
+    """In the guide."""
     (own,) = (block for block in blocks("docs/clarification.md") if "def customer_words" in block)
     assert len([line for line in own.splitlines() if line.strip()]) <= MOST_LINES
-    assert own in blocks("README.md")
 
 
 def test_the_page_on_clarification_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

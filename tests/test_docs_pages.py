@@ -1,0 +1,330 @@
+"""The pages of the site: blocks run and print what the page shows, links lead somewhere, tables are complete."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import posixpath
+import re
+import subprocess
+import sys
+import tomllib
+import warnings
+from contextlib import chdir, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+import raglab
+from raglab.answering.client import Capabilities, Completion, TokenScore
+from raglab.cli import app
+from raglab.extension_points import MissingExtensionError
+from raglab.gates import GATES
+from raglab.live import settings
+from raglab.metrics import RATE_TABLE
+from raglab.rules import NUMBER, rule_sentences
+from raglab.signals import BUILT_IN
+from raglab.store.loaders import FORMATS
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+SITE = DOCS / "site"
+PAGES = [
+    *(DOCS / name for name in ("index.md", "start.md")),
+    *sorted((DOCS / "howto").glob("*.md")),
+    *sorted((DOCS / "explanation").glob("*.md")),
+]
+SLOW = {"start", "arms", "ask", "ask_back", "models", "million_cases", "mlflow_optuna", "service", "own_data"}
+BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
+NOT_RUN = "# not run:"
+MOST_NOT_RUN = 2  # blocks that need a server or a model
+MOST_LINES = 130
+
+
+def site_module(name: str) -> Any:
+    """A module of the scripts that build the site."""
+    sys.path.insert(0, str(SITE))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(SITE))
+
+
+tables, pages = site_module("tables"), site_module("pages")
+
+
+def stub_reply(_client: object, messages: Any, *, top: int = 0, **_: object) -> Completion:
+    """Reply of the model that the pages speak to: a P(yes) by the words of the passages, or an answer."""
+    text = messages[-1]["content"]
+    if not top:
+        answer = "The storm excess is 400 EUR."
+        return Completion(answer, (TokenScore(answer, -0.1),), prompt_tokens=10, completion_tokens=8)
+    yes = (0.8 if "excess is" in text else 0.3) + len(text) % 10 / 100
+    scored = TokenScore("yes", math.log(yes), (("yes", math.log(yes)), ("no", math.log(1.0 - yes))))
+    return Completion("yes", (scored,), prompt_tokens=10, completion_tokens=1)
+
+
+@pytest.fixture(autouse=True)
+def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that speak to a language model speak to a stub."""
+    monkeypatch.setenv("RAGLAB_PROGRESS", "0")
+    monkeypatch.setattr(raglab.OpenAIClient, "complete", stub_reply)
+    monkeypatch.setattr(
+        raglab.OpenAIClient, "capabilities", lambda _: Capabilities(True, 20, "text", "none", None, True)
+    )
+
+
+def run_page(path: Path) -> None:
+    """Run the blocks of a page; each line of a block of text must be in what the block before it printed."""
+    names: dict[str, Any] = {}
+    printed = ""
+    for kind, block in BLOCK.findall(path.read_text(encoding="utf-8")):
+        if kind == "python" and not block.startswith(NOT_RUN):
+            with redirect_stdout(StringIO()) as stream:
+                exec(compile(block, path.name, "exec"), names)  # noqa: S102 - the project's own page
+            printed = stream.getvalue()
+        elif kind == "text":
+            assert [line for line in block.splitlines() if line not in printed] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=pytest.mark.slow if path.stem in SLOW else ()) for path in PAGES],
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
+)
+def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path) -> None:
+    """Top to bottom, in an empty folder, offline; a page about a room that is not installed is left out."""
+    with chdir(tmp_path), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what a page shows may be warned of; its text says so
+        try:
+            run_page(path)
+        except MissingExtensionError as error:
+            pytest.skip(str(error))
+
+
+def test_few_blocks_are_not_run() -> None:
+    """A block that is not run says why, and there are few."""
+    blocks = [block for path in PAGES for _, block in BLOCK.findall(path.read_text(encoding="utf-8"))]
+    skipped = [block for block in blocks if block.startswith(NOT_RUN)]
+    assert len(skipped) <= MOST_NOT_RUN
+    assert all("needs" in block.splitlines()[0] for block in skipped)
+
+
+def test_how_to_pages_are_short() -> None:
+    """A reader takes one in at a sitting."""
+    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in (DOCS / "howto").glob("*.md")}
+    assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_every_extra_is_explained() -> None:
+    """In the table of the page on installing."""
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    text = (DOCS / "howto" / "install.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == sorted(stated)
+
+
+def commands() -> dict[str, set[str]]:
+    """Options of every command, by the words that name it."""
+    known: dict[str, set[str]] = {}
+
+    def note(command: Any, name: str) -> None:
+        known[name] = {option for row in command.params for option in (*row.opts, *row.secondary_opts)} | {"--help"}
+        if isinstance(command, TyperGroup):
+            context = command.make_context(name, [], resilient_parsing=True)
+            for sub in command.list_commands(context):
+                note(command.get_command(context, sub), f"{name} {sub}".strip())
+
+    note(typer.main.get_command(app), "")
+    return known
+
+
+def test_commands_and_targets_that_pages_show_exist() -> None:
+    """Each line of a block of a shell: the command, its options, the target of make."""
+    known = commands()
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    wrong = []
+    for path in sorted(DOCS.rglob("*.md")):
+        for block in re.findall(r"```sh\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL):
+            for line in re.split(r"\n|&&", block.replace("\\\n", " ")):
+                words = line.partition("#")[0].split()
+                if words[:1] == ["make"]:
+                    wrong += [f"{path.name}: {line}" for word in words[1:2] if word not in targets]
+                if words[:1] == ["raglab"]:
+                    name = next(key for key in (" ".join(words[1:3]), words[1], "") if key in known)
+                    options = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+                    wrong += [f"{path.name}: {line}"] if not name or options - known[name] - known[""] else []
+    assert wrong == []
+
+
+def slugs(text: str) -> set[str]:
+    """Anchors of the headings of a page of Markdown, as GitHub and MyST make them."""
+    heads = re.findall(r"^#{1,4} (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), flags=re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads)
+    return set(plain)
+
+
+@pytest.fixture(scope="module")
+def generated() -> dict[str, str]:
+    """Pages from the tables of the code, by their path in the site."""
+    return tables.reference_pages((ROOT / "raglab" / "defaults.yaml").read_text(encoding="utf-8"))
+
+
+def test_links_between_pages_lead_somewhere(generated: dict[str, str]) -> None:
+    """To a page that is there, and to a heading in it."""
+    broken = []
+    for file in sorted(DOCS.rglob("*.md")):
+        for _, _, target in pages.LINK.findall(
+            re.sub(r"```.*?```", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+        ):
+            place, _, anchor = target.partition("#")
+            if ":" in target or not place:
+                continue
+            path = posixpath.normpath(posixpath.join(file.parent.relative_to(ROOT).as_posix(), place))
+            if path.startswith("raglab/extensions/") and not (ROOT / path).parent.is_dir():
+                continue  # of a room that is not installed
+            text = generated.get(path.removeprefix("docs/"))
+            if text is None and (ROOT / path).is_file():
+                text = (ROOT / path).read_text(encoding="utf-8") if path.endswith(".md") else ""
+            is_api = path == "docs/reference/api/index"
+            if not is_api and (text is None or (anchor and anchor not in slugs(text))):
+                broken.append(f"{file.relative_to(ROOT)}: {target}")
+    assert broken == []
+
+
+def test_rules_that_pages_name_exist() -> None:
+    """Each number leads to a rule."""
+    numbers = {number for path in DOCS.rglob("*.md") for number in NUMBER.findall(path.read_text(encoding="utf-8"))}
+    assert numbers - rule_sentences().keys() == set()
+
+
+def test_every_page_is_in_a_table_of_contents(generated: dict[str, str], tmp_path: Path) -> None:
+    """Pages that nobody listed are added to the how-to pages; those of this site are all listed."""
+    unlisted = pages.stage(tmp_path / "source", generated)
+    assert all("/" not in place for place in unlisted), unlisted
+    index = (tmp_path / "source" / pages.HOWTO).read_text(encoding="utf-8")
+    assert all(f"/{place}" in index for place in unlisted)
+    assert (tmp_path / "source" / "explanation" / "rules.md").is_file()
+    assert "(/explanation/rules.md)" in (tmp_path / "source" / "glossary.md").read_text(encoding="utf-8")
+
+
+def test_a_page_that_somebody_adds_is_picked_up() -> None:
+    """By its title, in a table of contents of its own."""
+    texts = {
+        "index.md": "```{toctree}\n:hidden:\n\nStart <start>\n```",
+        "start.md": "# Start",
+        "upgrades.md": "# Upgrades",
+    }
+    assert pages.unlisted_pages(texts) == {"upgrades": "Upgrades"}
+    assert "\n/upgrades\n" in pages.further_pages(["upgrades"])
+    assert pages.further_pages([]) == ""
+
+
+def test_a_page_keeps_its_time_where_nothing_changed(generated: dict[str, str], tmp_path: Path) -> None:
+    """A draft reads only what changed, and a page that is gone is removed."""
+    pages.stage(tmp_path, generated)
+    before = (tmp_path / "start.md").stat().st_mtime_ns
+    (tmp_path / "gone.md").write_text("# Gone\n", encoding="utf-8")
+    pages.stage(tmp_path, generated)
+    assert (tmp_path / "start.md").stat().st_mtime_ns == before
+    assert not (tmp_path / "gone.md").exists()
+
+
+PLACES = {"docs/a.md": "a.md", "docs/howto/b.md": "howto/b.md", "raglab/RULES.md": "explanation/rules.md"}
+
+
+class TestLinks:
+    """Links of the repository as the site has them."""
+
+    @pytest.mark.parametrize(
+        ("path", "link", "expected"),
+        [
+            ("docs/a.md", "[b](howto/b.md#c)", "[b](/howto/b.md#c)"),
+            ("docs/howto/b.md", "[rules](../../raglab/RULES.md)", "[rules](/explanation/rules.md)"),
+            ("docs/howto/b.md", "[code](../../raglab/gates.py)", "code"),
+            ("docs/a.md", "[web](https://example.org/a.md)", "[web](https://example.org/a.md)"),
+            ("docs/a.md", "[here](#c)", "[here](#c)"),
+            ("docs/a.md", "```\n[b](howto/b.md)\n```", "```\n[b](howto/b.md)\n```"),
+        ],
+    )
+    def test_a_link(self, path: str, link: str, expected: str) -> None:
+        """To a page by its place in the site, to a file that is no page as its text; code stays."""
+        assert pages.linked(link, path, PLACES) == expected
+
+    def test_a_rule_in_an_output_of_a_notebook(self) -> None:
+        """It leads to the rule."""
+        link = '<a href="../raglab/RULES.md" title="t">S2.3</a>'
+        expected = '<a href="../explanation/rules.html#S2.3" title="t">S2.3</a>'
+        assert pages.RULES_LINK.sub(pages.rules_link, link) == expected
+
+    def test_what_a_page_is_about(self) -> None:
+        """Its first sentence, without the marks of a link."""
+        assert pages.described("# A\n\n```{toctree}\nb\n```\n\nThe [first](b.md) one. The next.") == "The first one."
+
+
+class TestTables:
+    """Pages from the tables of the code."""
+
+    def test_every_gate_and_threshold(self, generated: dict[str, str]) -> None:
+        """With the default of the default policy."""
+        text = generated["reference/gates.md"]
+        assert all(f"| `{gate.name}` | {gate.rule} |" in text for gate in GATES)
+        assert all(f"| `{threshold.path}` |" in text for gate in GATES for threshold in gate.thresholds)
+        assert "| `similarity.min_similarity` | 0.7 | floor | cosine, -1 to 1 |" in text
+
+    def test_every_signal_rate_and_form(self, generated: dict[str, str]) -> None:
+        """A row each."""
+        assert all(f"| `{row.name}` | " in generated["reference/signals.md"] for row in BUILT_IN)
+        assert all(f"| `{name}` | " in generated["reference/metrics.md"] for name in RATE_TABLE)
+        assert all(f"| {name} | " in generated["reference/loaders.md"] for name in FORMATS)
+
+    def test_a_row_that_is_added_is_on_the_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nothing is written by hand."""
+        monkeypatch.setitem(RATE_TABLE, "deferral_rate", RATE_TABLE["coverage"])
+        assert "| `deferral_rate` | " in tables.metrics_page()
+
+    def test_every_variable_has_a_meaning(self, generated: dict[str, str]) -> None:
+        """Those of a `.env` and those of the process."""
+        text = generated["reference/settings.md"]
+        rows = re.findall(r"^\| `(RAGLAB_\w+)` \| ([^|]*) \|", text, re.MULTILINE)
+        assert {name for name, _ in rows} == settings.known_variables()
+        assert [name for name, meaning in rows if not meaning.strip()] == []
+
+    def test_every_command_and_option(self, generated: dict[str, str]) -> None:
+        """As `--help` lists them."""
+        text = generated["reference/commands.md"]
+        command = typer.main.get_command(app)
+        context = command.make_context("raglab", [], resilient_parsing=True)
+        for name in command.list_commands(context):
+            sub = command.get_command(context, name)
+            if not isinstance(sub, TyperGroup):
+                assert f"\n## {name}\n" in text
+                assert all(f"`{row.opts[0]}`" in text for row in sub.params if row.opts[0].startswith("--"))
+
+    def test_every_public_name(self, generated: dict[str, str]) -> None:
+        """On the page of its door; modules have pages of their own."""
+        for door in tables.DOORS:
+            text = generated[f"reference/api/{door}.rst"]
+            assert all(f"\n   {name}\n" in text for name in tables.public_names(importlib.import_module(door)))
+        assert "\n   decide\n" in generated["reference/api/raglab.rst"]
+        assert all(f"raglab.{name}" in generated["reference/api/index.rst"] for name in tables.ALGEBRA)
+
+    def test_a_cell_cannot_break_its_table(self) -> None:
+        """Bars and line breaks."""
+        assert tables.table(("a",), [("x|y\nz",)]) == "| a |\n| --- |\n| x\\|y z |\n"
+
+
+@pytest.mark.full
+@pytest.mark.skipif(importlib.util.find_spec("sphinx") is None, reason="the extra `docs` is not installed")
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """All pages, all links, offline; `llms.txt` lists the pages."""
+    done = subprocess.run(
+        [sys.executable, SITE / "build.py", "--out", tmp_path], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    html = tmp_path / "html"
+    assert 'id="S2.3"' in (html / "explanation" / "rules.html").read_text(encoding="utf-8")
+    assert "(start.html)" in (html / "llms.txt").read_text(encoding="utf-8")
