@@ -38,6 +38,8 @@ def monitor(
     keep_inputs(out, policy, labels, state)
     keep_inputs(state, policy, labels, option="--state")
     watch = extension("monitor", "monitoring", "raglab monitor")
+    if state is not None and not state.exists():
+        say(f"{state} is not there: this monitor begins with these rows and writes it.", err=True)
     is_trace = labels.suffix == ".parquet" or (labels / MANIFEST).is_file()
     result = watch(
         load_policy(policy),

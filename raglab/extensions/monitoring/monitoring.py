@@ -158,7 +158,8 @@ def monitor(
     _check_rows(rows, state)
     state, steps = _advance(promises, rows, state)
     table = _table(promises, state)
-    return Monitor(_overall(table["verdict"].tolist()), table, (*rows.notes, *_state_notes(state)), state, steps)
+    notes = (*rows.notes, *_unnamed_notes(rows, before), *_state_notes(state))
+    return Monitor(_overall(table["verdict"].tolist()), table, notes, state, steps)
 
 
 def _frame(rows: Any) -> pd.DataFrame:  # noqa: ANN401 - columns or rows
@@ -184,6 +185,8 @@ def _opening_state(
     if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 0):
         msg = f"window must be a whole number of labelled rows, 0 for no restarts, got {window!r}."
         raise ValueError(msg)
+    if before is not None and not before.steps and before.min_probability == 1.0:  # no row has stated the design yet
+        before = replace(before, min_probability=_least_probability(rows.probability, min_probability))
     if before is not None:
         terms = {"min_probability": min_probability, "window": window}
         wrong = [name for name, value in terms.items() if value is not None and value != (getattr(before, name) or 0)]
@@ -250,6 +253,15 @@ def _least_probability(probability: NDArray[np.float64], stated: float | None) -
         msg = f"{rule}, got {stated}; {remedy}."
         raise ValueError(msg)
     return float(stated)
+
+
+def _unnamed_notes(rows: StreamSteps, before: MonitorState | None) -> list[str]:
+    """Rows after a state that nothing tells from rows that were read before."""
+    unnamed = sum(not name for name in rows.ids)
+    if before is None or not unnamed or any(rows.times) or any(rows.samples):
+        return []
+    many = f"{unnamed:,} of {len(rows.ids):,} rows have no request_id, and no row has an `at`"
+    return [f"{many}: rows that were read before would be counted again. Give only rows that came after, or name them."]
 
 
 def _row_digests(rows: StreamSteps) -> list[str]:

@@ -165,7 +165,8 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
         ]
         names = set().union(*records) if records else set()
     else:
-        texts = rows.astype(object).where(rows.notna(), "").astype(str)
+        cells = rows.astype(object).where(rows.notna(), "")
+        texts = cells.astype(str).assign(**{name: cells[name].map(_id_text) for name in cells if name == "request_id"})
         records = [{str(name): cell.strip() for name, cell in row.items()} for row in texts.to_dict("records")]
         names = set(map(str, rows.columns))
     if PROBABILITY not in names and (near := sorted(NEAR_PROBABILITY & names)):

@@ -56,6 +56,29 @@ def test_the_least_probability_is_stated_before() -> None:
         monitor(certificate(), ROWS, window=-1)
 
 
+def test_the_least_probability_is_of_rows() -> None:
+    """A call without rows fixes none; one that is stated with it stays."""
+    first = monitor(certificate(), ROWS.head(0))
+    assert monitor(certificate(), ROWS.assign(inclusion_probability=0.5), after=first).state.min_probability == 0.5
+    first = monitor(certificate(), ROWS.head(0), min_probability=0.5)
+    assert monitor(certificate(), ROWS, after=first).state.min_probability == 0.5
+
+
+def test_a_whole_float_is_the_same_id() -> None:
+    """As pandas keeps integers beside missing ones."""
+    first = monitor(certificate(), ROWS.assign(request_id=[1, 2, 3]))
+    with pytest.raises(ValueError, match="must not have been read before, got 1"):
+        monitor(certificate(), ROWS.assign(request_id=[3.0, 4.0, np.nan]), after=first)
+
+
+def test_rows_that_nothing_names_are_noted() -> None:
+    """After a state, where they may be read twice; names or times tell them apart."""
+    first = monitor(certificate(), ROWS)
+    assert any("3 of 3 rows have no request_id" in note for note in monitor(certificate(), ROWS, after=first).notes)
+    for named in (ROWS.assign(request_id=["a", "b", "c"]), ROWS.assign(at="2026-03-02")):
+        assert not any("no request_id" in note for note in monitor(certificate(), named, after=first).notes)
+
+
 def test_rows_are_sorted_by_time_and_that_is_said() -> None:
     """A sample stands at its last row; its rows are in the order of their ids."""
     rows = answers([True, False, True, False], request_id=["d", "c", "b", "a"])
