@@ -16,6 +16,7 @@ from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
 from raglab.lab.certified_losses import COST, asking_note, count_rates, lower_bound
 from raglab.lab.looks import split_queries
+from raglab.live.certified_retrieval import retrieval_differences
 from raglab.metrics import OBJECTIVES
 from raglab.misuse import takes
 from raglab.store.loaders import load_cases, load_corpus
@@ -252,9 +253,7 @@ def retrieve_trace(
 
 def check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) -> tuple[str, ...]:
     """What new cases differ in from those that a certificate was made on."""
-    own, here = dict(certificate.get("retrieval", {})), dict(trace.meta.get("parameters", {}))
-    differ = [name for name in own if name != "arms" and own[name] != here.get(name)]
-    differences = "; ".join(f"{name} {here.get(name)} instead of {own[name]}" for name in differ)
+    differences = "; ".join(retrieval_differences(certificate, dict(trace.meta.get("parameters", {}))))
     notes = []
     if certificate["basis"] != basis:
         notes.append(f"The certified cases were judged by {certificate['basis']}, these by {basis} (rule S6.3).")

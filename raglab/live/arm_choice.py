@@ -27,7 +27,7 @@ from raglab.misuse import takes
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData
 from raglab.replay import decide_policies
-from raglab.retrieval.arms import Sizes, arm_row
+from raglab.retrieval.arms import Sizes, check_arm
 from raglab.retrieval.indexes import Indexes, Queries
 from raglab.reward import BUDGET_MS, COMPONENTS, RewardWeights, hit_diversity, rank_consistency, reward, score_margin
 from raglab.store.database import UnwritableLogError
@@ -54,10 +54,7 @@ def default_arm(question: str, system: System) -> tuple[str, str]:
         arm, reason = route_arm(question, system.policy, tuple(there))
         return arm, f"bandit {'off' if system.online is None else 'not asked'}, {reason}"
     if wanted != "router":
-        if wanted not in there:
-            arm_row(wanted)  # an arm whose room is not installed can be in no index
-            msg = f"arm must be one of the index's {', '.join(there)}, got {wanted}; make the index with it."
-            raise ValueError(msg)
+        check_arm(wanted, there)
         return wanted, f"{'chosen' if system.arm else 'policy'}: {wanted}"
     return route_arm(question, system.policy, tuple(there))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from raglab.case_groups import group_values
 from raglab.decision.checks import Check
 from raglab.decision.decisions import Decisions, checks, decision_reason
+from raglab.live.certified_retrieval import warn_of_other_retrieval
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import decide
@@ -63,7 +64,8 @@ def decide_frame(
 
     Warns:
       UserWarning: gates of the policy are off, since the frame measured nothing for them; or the policy has biases of
-        groups, and cases follow the common policy since their group has none.
+        groups, and cases follow the common policy since their group has none; or its certificate is of hits of another
+        retrieval, or with another kind of score.
 
     Source: rules S0.2, S0.5, S2.12, S2.20.
 
@@ -85,6 +87,7 @@ def decide_frame(
     trace = frame_trace(frame, columns=columns, score=score, signals=signals, policy=policy, name=name, groups=by_group)
     off = [gate for gate in trace.meta.get("gates_off", ()) if getattr(policy, gate).enabled]
     warn_of_gates_off(name, off, signals)
+    warn_of_other_retrieval(policy, trace.meta["parameters"], arm=None, place=name)
     if groups is not None:
         common = sum(group not in dict(groups.bias) for group in group_values(trace.cases, groups.attribute))
         if common:

@@ -25,6 +25,7 @@ from raglab.canonical import digest
 from raglab.characters import composed, visible
 from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import used_signals
+from raglab.live.certified_retrieval import warn_of_other_retrieval
 from raglab.live.clarifier import (
     Clarifier,
     FieldReader,
@@ -45,7 +46,7 @@ from raglab.misuse import takes
 from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
-from raglab.retrieval.arms import DepthHits, live_arms, walk
+from raglab.retrieval.arms import DepthHits, check_arm, live_arms, walk
 from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.retrieval.rewriting import Rewriter
 from raglab.store.database import UnwritableLogError
@@ -399,9 +400,13 @@ class System:
           MissingExtensionError: clarify, or a signal of the question parser in the policy, without
             `raglab/extensions/clarification`.
           ValueError: clarify without the log, another pack than that of the index or of what its log has learned, or a
-            signal in the policy that neither raglab nor a function measures; two functions of one name.
+            signal in the policy that neither raglab nor a function measures; two functions of one name; an arm that the
+            index lacks.
           TypeError: a folder or policy of another kind, an unknown argument, or what is no signal function among
             signals.
+
+        Warns:
+          UserWarning: callables that nothing uses; or a policy that was certified on another arm or retrieval.
         """
         from raglab.live.settings import AnswerSettings, BanditSettings, ClarifySettings
 
@@ -437,7 +442,10 @@ class System:
         ready = _documents_fields(index, opening, chosen, pack, judge)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
-        online = _online(place, ready["retriever"], bandit, wanted=(stated or chosen.strategy.arm) == "bandit")
+        wanted = stated or chosen.strategy.arm
+        check_arm(wanted, ready["retriever"].strategies)
+        warn_of_other_retrieval(chosen, index.settings.parameters(rewriter), arm=wanted, place=f"index {place}")
+        online = _online(place, ready["retriever"], bandit, wanted=wanted == "bandit")
         return cls(
             policy=chosen,
             scorer=judge,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from time import perf_counter
@@ -59,6 +59,24 @@ def arm_row(arm: str) -> ArmRow | None:
     room = ARMS[arm].room if arm in ARMS else ""
     row: ArmRow | None = extension(f"arm.{arm}", room, f"arm {arm}") if room else None
     return row
+
+
+def check_arm(wanted: str, there: Collection[str]) -> None:
+    """Refuse an arm that an index does not hold; the router and the bandit take those that it holds.
+
+    Args:
+      wanted: arm, router or bandit. there: arms of the index.
+
+    Raises:
+      ValueError: the index lacks the arm.
+      MissingExtensionError: the room of the arm is not installed.
+    """
+    if wanted in {"router", "bandit"} or wanted in there:
+        return
+    arm_row(wanted)  # an arm whose room is not installed can be in no index
+    call = f"build_index(…, arms={(*there, wanted)!r})"
+    msg = f"arm must be one of the index's {', '.join(there)}, got {wanted}; make the index with it, by {call}."
+    raise ValueError(msg)
 
 
 def live_arms() -> tuple[str, ...]:
