@@ -813,7 +813,10 @@ class TraceData:
     def __repr__(self) -> str:
         arms, signals = short(", ".join(self.arms)), ", ".join(self.signals)
         own = f", signals {short(signals)}" if signals else ""
-        sizes = f"{len(self):,} cases, {self.hits.chunk.shape[-1]} hits each by {arms}, {len(self.chunks):,} chunks"
+        counts = (self.hits.chunk >= 0).sum(axis=-1)
+        least, most = int(counts.min(initial=self.hits.chunk.shape[-1])), int(counts.max(initial=0))
+        hits = f"{most} hits each" if least == most else f"{least} to {most} hits each"
+        sizes = f"{len(self):,} cases, {hits} by {arms}, {len(self.chunks):,} chunks"
         return f"{type(self).__name__}({short(str(self.meta.get('fingerprint', '')), 20)}: {sizes}{own})"
 
     def _repr_html_(self) -> str:

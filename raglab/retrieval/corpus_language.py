@@ -83,5 +83,5 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
         warn_user(
             f"{count.foreign:,} of {count.judged:,} chunks that were looked at are not in English, which is the "
             f"language of the bundled encoder {encoder}: its distances mean little for them; name an encoder of their "
-            "languages (encoder=...), and compare with keywords alone, the arm bm25."
+            'languages (encoder=...), and compare with keywords alone: build_trace(..., arms=("hybrid", "bm25")).'
         )
