@@ -211,7 +211,7 @@ def test_a_rate_over_nothing_meets_nothing() -> None:
     found = verdicts(dict(row), TARGETS, can=True)
     assert [one.says for one in found] == ["not met", "not met", "not met", "met"]
     assert "A rate over 0 cases meets nothing." in blocks.verdict_sentence("x", found)
-    assert "at coverage 0.0 % and over-ask 0.0 %" in blocks.verdict_sentence("x", found)
+    assert "answers 0.0 % of the cases and asks back in 0.0 %" in blocks.verdict_sentence("x", found)
     assert [one.says for one in verdicts(dict(row), TARGETS, can=False)][:2] == [UNREACHABLE] * 2
 
 
@@ -238,7 +238,7 @@ def test_a_target_that_asking_back_earns_is_not_met() -> None:
     assert says["asks"] == [BOUGHT, BOUGHT, "met", "not met"]
     assert says["refuses"] == says["wanted"] == [BOUGHT, BOUGHT, "not met", "met"]
     text = blocks.verdict_sentence("tuned", verdicts(_row(over_ask_rate=(40, 80)), TARGETS, can=False))
-    assert text.startswith("tuned meets 0 of 2 targets, at coverage 50.0 % and over-ask 50.0 %.")
+    assert text.startswith("tuned meets 0 of 2 targets; it answers 50.0 % of the cases and asks back in 50.0 %")
     assert "only by asking back or refusing" in text
     for wrong in ({"min_coverage": 1.5}, {"max_over_ask": -0.1}):
         with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
@@ -493,7 +493,7 @@ def test_sections_stand_in_order(page: str) -> None:
     assert sorted(listed) == sorted(report_page.SECTIONS)
     assert titles == [title for title in listed if title in titles]
     assert len(titles) == 17
-    assert page.count("<details ") == 17
+    assert page.count("<details ") == 18  # with that of the other policies, on the first screen
     assert page.count(" open>") == 6
     links = re.findall(r'<a href="#([a-z-]+)">', page.partition("<nav")[2].partition("</nav>")[0])
     assert links == [rendering.anchor(title) for title in titles]
@@ -555,7 +555,7 @@ def test_late_interaction_is_rank_only() -> None:
 def test_incumbent_alone(tmp_path: Path) -> None:
     """Without a tuned policy there is no comparison, and the rest stands."""
     page = written(tmp_path, some_trace(ROWS), {"mine": Policy.load()}, incumbent="mine")
-    assert "no other policy was given to hold it against" in page
+    assert "compared with no other policy" in page
     assert "What changed" not in page
     assert "Here mine meets" not in page
     Tags(page)
@@ -627,14 +627,15 @@ def in_sample(study: StudyOutcome) -> StudyOutcome:
 
 
 def test_the_page_begins_with_what_was_selected(decided_by_cost: Decided, tmp_path: Path) -> None:
-    """First note first and nowhere else; then tuned beside what it had to beat, and who wins."""
+    """What to use and what it saves first; then tuned against each other policy; why it was selected below."""
     trace, these, study = decided_by_cost
     notes = ["Selected: expected cost.", "Another note."]
     shown = written(tmp_path, trace, beaten(these), notes=notes, study=study)
     opening, _, rest = shown.partition("<nav")
-    assert f'What wins</dt><dd class="good">tuned = expected cost, policy {these["tuned"].policy_id}' in opening
-    assert "<small>Selected: expected cost.</small>" in opening
-    assert "Selected: expected cost." not in rest
+    assert f'{first.USE}</dt><dd class="good">Use tuned.' in opening
+    assert f"{these['tuned'].policy_id}; expected cost is the same policy" in opening
+    assert "Selected: expected cost." not in opening
+    assert rest.partition("Candidates</h3>")[2].lstrip().startswith("</summary>\n<p>Selected: expected cost.</p>")
     assert "Another note." in rest
     assert "<td>tuned = expected cost" in rest
     assert opening.count("tuned is better") == 3
@@ -642,6 +643,7 @@ def test_the_page_begins_with_what_was_selected(decided_by_cost: Decided, tmp_pa
     assert "<code>policy = raglab.Policy.load(&#34;tuned.yaml&#34;)</code>" in opening
     assert "only tuned right" not in rest
     assert "in sample" not in opening
+    assert opening.count('href="#decision-by-expected-cost"') == 1
     Tags(shown)
     assert {path.stem for path in (tmp_path / "page_figures").iterdir()} >= {"candidates", "probability_by_label"}
 
@@ -651,9 +653,14 @@ def report_data(trace: TraceData, these: dict[str, Policy], **more: Any) -> part
     return report_page._report_data(trace, these, None, "tuned", "defaults", "report")._replace(**more)
 
 
-def facts(here: parts.ReportData, study: StudyOutcome | None, notes: Sequence[str] = ()) -> dict[str, first.Fact]:
-    """Lines of the first screen by what they tell."""
-    return {one.head: one for one in first.first_screen(here, study, notes, None).facts}
+def facts(here: parts.ReportData, study: StudyOutcome | None = None) -> dict[str, first.Fact]:
+    """Rows of the first screen by their heads."""
+    return {one.head: one for one in screen(here, study).facts}
+
+
+def screen(here: parts.ReportData, study: StudyOutcome | None = None) -> first.FirstScreen:
+    """First screen without costs."""
+    return first.first_screen(here, study, None)
 
 
 def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost: Decided, tmp_path: Path) -> None:
@@ -665,7 +672,7 @@ def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost: Decide
     trace, these, study = decided_by_cost
     shown = written(tmp_path, trace, these, notes=["Selected: expected cost."], study=in_sample(study))
     opening, _, rest = shown.partition("<nav")
-    assert "0.370 of expected cost a case on new cases: the nested estimate" in opening
+    assert "held-out estimate is 0.370 of cost a case" in opening
     assert "chosen, not shown to be better" in opening
     assert 'class="good"' not in opening
     assert "Use tuned" not in opening
@@ -690,30 +697,32 @@ def test_no_difference_is_no_reason_to_use_tuned(decided_by_cost: Decided) -> No
     """Where the interval holds 0 the policy is chosen, not shown to be better, and the size of the set is said."""
     trace, these, study = decided_by_cost
     few = replace(trace, cases=trace.cases[:4], hits=Hits(*(column[:4] for column in trace.hits)))
-    told = facts(report_data(few, these), study, ["Selected: expected cost."])
-    assert "What wins" not in told
-    assert "chosen, not shown to be better than " in told["What was selected"].text
-    advice = told["What to do next"]
-    assert "These 4 cases cannot tell differences" in advice.text
-    assert (advice.mark, advice.code, told["What was selected"].mark) == ("", "", "")
-    alone = facts(report_data(few, these), None)
-    assert "no difference shown to " in alone["What was judged"].text
-    assert alone["On which cases"].text.endswith("What was tuned on is not known here.")
+    shown = screen(report_data(few, these), study)
+    told = {one.head: one for one in shown.facts}
+    assert shown.advice == "open"
+    assert "not shown to be better than " in told[first.USE].text
+    assert "These 4 cases cannot tell a difference" in told[first.UNKNOWN].details[0]
+    assert "25.0 % of them" in told[first.CASES].details[0]
+    assert {told[name].mark for name in (first.USE, first.SAVES, first.NEXT)} == {""}
+    assert told[first.NEXT].code == ""
+    alone = screen(report_data(few, these))
+    assert alone.advice == "open"
+    assert {one.head: one for one in alone.facts}[first.CASES].text.endswith("What was tuned on is not known here.")
 
 
 def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided) -> None:
     """Where refusing all was selected and answering all is better, that one wins, and the advice says why."""
     trace, these, study = decided_by_cost
     here = report_data(trace, these | {"tuned": always_refuse(Policy.load())})
-    screen = first.first_screen(here, study, ["Nothing beats x."], None)
-    told = {one.head: one for one in screen.facts}
-    assert told["What wins"].mark == "bad"
-    assert told["What wins"].small == "Nothing beats x."
-    assert told["What wins"].text.endswith("; tuned does worse.")
-    assert told["What to do next"].text.startswith("Do not use tuned: it is worse than defaults")
-    assert not told["What to do next"].code
-    assert screen.against is not None
-    by_name = {row[0].text: row for row in screen.against.rows}
+    shown = screen(here, study)
+    told = {one.head: one for one in shown.facts}
+    assert (shown.advice, told[first.USE].mark, told[first.NEXT].mark) == ("worse", "bad", "bad")
+    assert told[first.USE].text.startswith("Do not use tuned: it costs more than ")
+    assert told[first.SAVES].text.startswith("Nothing. tuned costs ")
+    assert told[first.NEXT].text.startswith("Keep ")
+    assert not told[first.NEXT].code
+    assert shown.against is not None
+    by_name = {row[0].text: row for row in shown.against.rows}
     assert list(by_name) == ["defaults", "always-answer", "always-refuse"]
     assert by_name["always-answer"][3] == Cell("tuned is worse", mark="bad")
 
@@ -721,24 +730,31 @@ def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided
 def test_the_first_screen_says_what_is_not_known() -> None:
     """A policy that needs no tuning is named as such; without a study nobody knows what was tuned on these cases."""
     these = policies() | {"tuned": always_answer(Policy.load())}
-    told = facts(report_data(some_trace(ROWS, split="tune"), these, targets=TARGETS), None)
-    assert told["What was judged"].text.startswith("tuned = always-answer, policy ")
-    assert told["What was judged"].text.endswith("which needs no tuning.")
-    assert told["What to do next"].text.startswith("Use always-answer, which needs no tuning.")
-    assert told["On which cases"].mark == "bad"
-    assert "not all of split report: 2 ok, 1 refuse, 1 ambiguous." in told["On which cases"].text
-    assert "is not known here" in told["On which cases"].text
-    assert told["What is promised"].text.startswith("Nothing: tuned holds no certificate")
-    assert told["What is promised"].small.startswith("Here tuned meets 1 of 2 targets, at coverage 100.0 %")
+    shown = screen(report_data(some_trace(ROWS, split="tune"), these, targets=TARGETS))
+    told = {one.head: one for one in shown.facts}
+    assert shown.advice == "same"
+    assert told[first.USE].text == "Use always-answer, which needs no tuning. tuned is the same policy."
+    assert "; always-answer is the same policy" in told[first.USE].details[0]
+    assert told[first.CASES].mark == "bad"
+    assert "not all of split report: 2 to answer, 1 to refuse, 1 to ask back." in told[first.CASES].text
+    assert "is not known here" in told[first.CASES].text
+    assert told[first.PROMISED].text.startswith("Nothing: tuned holds no certificate")
+    assert told[first.PROMISED].details[0].startswith("Here tuned meets 1 of 2 targets; it answers 100.0 %")
+    assert "hallucination_rate: wrong answers among" in told[first.PROMISED].details[1]
 
 
 def test_better_on_cases_that_may_have_been_tuned_on_is_not_said_in_green(decided_by_cost: Decided) -> None:
     """Without a study and without split report the cases may be those tuned on."""
     trace, these, _ = decided_by_cost
     cases = tuple(one._replace(split=None) for one in trace.cases)
-    told = facts(report_data(replace(trace, cases=cases), beaten(these)), None)
-    assert "good" not in {one.mark for one in told.values()}
-    assert told["What to do next"].text.startswith("Judge tuned on cases of split report")
+    shown = screen(report_data(replace(trace, cases=cases), beaten(these)))
+    told = {one.head: one for one in shown.facts}
+    assert shown.advice == "unknown"
+    assert "good" not in {one.mark for one in shown.facts}
+    assert "only if tuned was not tuned on these cases" in told[first.SAVES].details[1]
+    assert shown.against is not None
+    assert not {cell.text for row in shown.against.rows for cell in row} & {"tuned is better"}
+    assert "good" not in {cell.mark for row in shown.against.rows for cell in row}
 
 
 def test_nothing_wins_while_what_needs_no_tuning_is_not_compared(decided_by_cost: Decided) -> None:
@@ -746,21 +762,22 @@ def test_nothing_wins_while_what_needs_no_tuning_is_not_compared(decided_by_cost
     trace, these, study = decided_by_cost
     here = report_data(trace, beaten(these))
     lacks = [5 if name == "always-answer" else 0 for name in here.table.index]
-    told = facts(here._replace(table=here.table.assign(missing_answers_k=lacks, missing_answers_n=60)), study, ["x"])
-    assert "good" not in {one.mark for one in told.values()}
-    assert told["What to do next"].text.startswith("Record the missing answers of always-answer")
+    shown = screen(here._replace(table=here.table.assign(missing_answers_k=lacks, missing_answers_n=60)), study)
+    assert shown.advice == "uncompared"
+    assert "good" not in {one.mark for one in shown.facts}
+    assert shown.facts[-1].text.startswith("Record the missing answers of always-answer")
 
 
 def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> None:
     """Cost, saved cost and counts on the first screen are those of `replay.sweep` and of the paired comparison."""
     trace, these, study = decided_by_cost
     here = report_data(trace, these)
-    screen = first.first_screen(here, study, (), None)
+    shown = screen(here, study)
     row = here.table.loc["tuned"]
-    lead = f"{row.expected_cost:.3f} of expected cost a case ({row.expected_cost_low:.3f} to"
-    assert screen.facts[1].text.startswith(lead)
-    assert screen.against is not None
-    for cells in screen.against.rows:
+    lead = f"tuned costs {row.expected_cost:.3f} a case (95 % interval {row.expected_cost_low:.3f} to"
+    assert shown.facts[1].details[0].startswith(lead)
+    assert shown.against is not None
+    for cells in shown.against.rows:
         one, two = (replay.decide(trace, these[name]).right for name in ("tuned", cells[0].text))
         assert cells[1].text == f"{one.mean() - two.mean():+.3f}"
         assert [cells[4].text, cells[5].text] == [str((one & ~two).sum()), str((two & ~one).sum())]
@@ -912,7 +929,7 @@ def judged(trace: TraceData) -> parts.ReportData:
 def test_unsplit_cases_are_flagged() -> None:
     """Tuned thresholds judged on cases that are no report split bring a warning."""
     for split, mark in (("report", ""), ("tune", "bad"), (None, "bad")):
-        assert facts(judged(some_trace(ROWS, split=split)), None)["On which cases"].mark == mark
+        assert facts(judged(some_trace(ROWS, split=split)))[first.CASES].mark == mark
 
 
 def test_many_flips_are_counted_not_all_shown() -> None:
@@ -985,8 +1002,8 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
     assert text.text.startswith("Certified on 300 cases: ")
     line, mark = promises.promise_line(whole(trace, certified))
     assert line.startswith("hallucination_rate ≤ 5 % and false_refusal_rate ≤ 10 %, all together, with 90 % confidence")
-    assert "(delta 0.1, look 1 that is known of)" in line
-    assert line.endswith("Re-tested on the cases of this page: upheld.")
+    assert "(test number 1 on these cases, as far as is known)" in line
+    assert line.endswith(promises.RETESTS["upheld"])
     assert mark == "good"
     assert [row[0].text for row in table.rows] == ["hallucination_rate ≤ 5 %", "false_refusal_rate ≤ 10 %"]
     assert [row[3].small for row in table.rows] == [
@@ -1016,11 +1033,11 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
     own = dict(certified.certificate or {})
     older = {name: value for name, value in own.items() if name not in {"pilot_hash", "looks_recorded"}}
     for wrong in ({"hello": 1}, own | {"policy_id": "000000000000"}, older):
-        told = facts(whole(trace, certified.replace("certificate", wrong)), None)
-        assert told["What is promised"].mark == "bad"
-        assert "Nothing: mine holds a certificate that is not valid: " in told["What is promised"].text
-        assert told["What to do next"].text == "Do not use mine before it is certified again."
-    assert "older raglab without pilot_hash, looks_recorded; certify" in told["What is promised"].text
+        shown = screen(whole(trace, certified.replace("certificate", wrong)))
+        told = {one.head: one for one in shown.facts}
+        assert (shown.advice, told[first.PROMISED].mark) == ("invalid certificate", "bad")
+        assert "Nothing: mine holds a certificate that is not valid: " in told[first.PROMISED].text
+    assert "older raglab without pilot_hash, looks_recorded; certify" in told[first.PROMISED].text
     looks = own | {"looks": 2, "spent": 0.15}
     second = promises.certificate_blocks(whole(trace, certified.replace("certificate", looks)))[1]
     assert isinstance(second, blocks.Text)
@@ -1077,7 +1094,7 @@ def test_without_targets_the_lowest_usual_risk_within_reach_is_shown() -> None:
     assert isinstance(need, blocks.Text)
     assert isinstance(table, tables.ReportTable)
     assert need.text.startswith("No target is stated; of a usual one, as an example: hallucination_rate ≤ 5.0 % needs")
-    assert "for a usual risk of 5 %. AUROC" in table.caption
+    assert "for a usual risk of 5 %. AUROC, 0 to 1" in table.caption
     texts = [one.text for one in promises.certificate_blocks(here._replace(in_sample=("mine",))) if one.kind == "text"]
     assert not any("needs" in text for text in texts)
 

@@ -46,17 +46,21 @@ def dropped_gates(before: PolicyData, after: PolicyData, off: Collection[str] = 
 
 def dropped_gates_text(dropped: Collection[str], after: PolicyData) -> str:
     """Dropped gates, what it means live that those on the answer are among them, and how they come back."""
-    names = f"{', '.join(dropped)} (rule S6.8)."
+    return f"{', '.join(dropped)} (rule S6.8). {dropped_answer_gates_note(dropped, after)}".strip()
+
+
+def dropped_answer_gates_note(dropped: Collection[str], after: PolicyData) -> str:
+    """What it means live that gates on the answer are dropped, and how they come back; '' where none is."""
     on_answer = [name for name in dropped if name in ANSWER_GATES]
     if not on_answer:
-        return names
+        return ""
     switches = ", ".join(f'"{name}.enabled", True' for name in on_answer)
     # Under expected cost no switch brings them back: the rule reads none of them.
     remedy = f"To bring {'them' if on_answer[1:] else 'it'} back: policy.replace({switches})."
     if after.decision.rule == EXPECTED_COST:
         remedy = 'The decision by expected cost reads none of them; with rule="chain" a chain of gates competes too.'
     why = " or ".join(_REFUSES.get(name, f"by {name}") for name in on_answer)
-    return f"{names} With it a live system refuses no answer {why}; hygiene alone judges answers. {remedy}"
+    return f"With it a live system refuses no answer {why}; hygiene alone judges answers. {remedy}"
 
 
 _REFUSES = {"generation": "for a low confidence of the generator", "support": "for a claim that no passage bears out"}

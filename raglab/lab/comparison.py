@@ -225,7 +225,8 @@ class PolicyContest(NamedTuple):
 
     reference: name of that policy. role: what it stands for. gain: expected cost that tuned saves over it. only_tuned,
     only_reference: cases that one of them alone has right. verdict: of tuned; `same` where both are one policy.
-    size_note: what these cases are too few to tell, where they show no difference.
+    size_note: what these cases are too few to tell, where they show no difference. sizes: how many cases cost
+    otherwise, and the differences that so many can tell; None where both are one policy.
     """
 
     reference: str
@@ -235,6 +236,7 @@ class PolicyContest(NamedTuple):
     only_reference: int
     verdict: Verdict | Literal["same"]
     size_note: str = ""
+    sizes: metrics.PairedSizes | None = None
 
     @property
     def says(self) -> str:
@@ -305,7 +307,8 @@ def _contest(
     guard = metrics.interval_guard(costs)
     gains = price[reference] - price[tuned]
     note = metrics.paired_size_note(gains, price=most, guard=guard) if verdict == "open" else ""
-    return PolicyContest(name, role, gain, *alone, verdict, note)
+    sizes = None if same else metrics.paired_sizes(gains, price=most, guard=guard)
+    return PolicyContest(name, role, gain, *alone, verdict, note, sizes)
 
 
 def policy_case_cells(trace: TraceView, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:

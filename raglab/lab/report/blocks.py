@@ -85,12 +85,12 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
         fitted = f"; {IN_SAMPLE}" if set(same.index) & set(in_sample) else ""
         rows.append([Cell(cut_text(name), f"{row['policy_id']}{fitted}"), cost, *cells])
     caption = (
-        "Expected cost of a case (by default the share of failed contracts) and rates of every policy: value, count of "
-        "cases, exact 95 % interval. A dash is 0 of 0."
+        "Expected cost a case of every policy (without stated costs: the share of wrong decisions), and its rates: "
+        "value, count of cases, exact 95 % interval. A dash is 0 of 0."
     )
     if in_sample:
         caption += f" What was fitted or chosen on these cases is {IN_SAMPLE}."
-    return ReportTable(caption, ["policy", "expected_cost", *metrics.RATES], rows)
+    return ReportTable(caption, ["policy", "expected_cost (a case)", *metrics.RATES], rows)
 
 
 def verdict_table(target_verdicts: Sequence[TargetVerdict]) -> ReportTable:
@@ -104,8 +104,8 @@ def verdict_table(target_verdicts: Sequence[TargetVerdict]) -> ReportTable:
         for verdict in target_verdicts
     ]
     caption = (
-        "Targets, on the cases of this page. Coverage and over-ask stand beside them: what refusing everything or "
-        "asking back always would also earn is not called met."
+        "Targets, on the cases of this page, with coverage and over-ask. A target that refusing everything or always "
+        "asking back would also keep is not called met."
     )
     return ReportTable(caption, ["target", "verdict", "observed (95 % interval)"], rows)
 
@@ -122,7 +122,7 @@ def verdict_sentence(name: str, target_verdicts: Sequence[TargetVerdict]) -> str
         "every target" if not missed else f"{len(targets) - len(missed)} of {len(targets)} targets"
     )
     beside = _coverage_text(target_verdicts)
-    lead += f", at {beside}." if beside else "."
+    lead += f"; it {beside}." if beside else "."
     if any(verdict.n == 0 for verdict in missed):
         lead += " A rate over 0 cases meets nothing."
     bought = [verdict.name for verdict in missed if verdict.says == BOUGHT]
@@ -133,10 +133,10 @@ def verdict_sentence(name: str, target_verdicts: Sequence[TargetVerdict]) -> str
 
 def _coverage_text(target_verdicts: Sequence[TargetVerdict]) -> str:
     """Coverage and over-ask of a policy as text, without those that are targets."""
-    words = {"coverage": "coverage", "over_ask_rate": "over-ask"}
+    words = {"coverage": "answers {} of the cases", "over_ask_rate": "asks back in {} of the clear ones"}
     shown = (verdict for verdict in target_verdicts if not verdict.is_target)
     return " and ".join(
-        f"{words[verdict.name]} {percent(verdict.k / verdict.n if verdict.n else float('nan'))}" for verdict in shown
+        words[verdict.name].format(percent(verdict.k / verdict.n if verdict.n else float("nan"))) for verdict in shown
     )
 
 
@@ -151,10 +151,10 @@ def reach_sentence(reach: Reachable) -> str:
     if reach.bought is not None:
         keeper = reach.bought
         return (
-            "All together would be paid for by asking back or refusing: nothing that answers "
-            f"{percent(reach.min_coverage)} of the cases or more and asks back in {percent(reach.max_over_ask)} of the "
-            f"unambiguous at most keeps them; {cut_text(keeper.name)} does, at coverage {percent(keeper.coverage)} and "
-            f"over-ask {percent(keeper.over_ask)}."
+            "All together can be kept only by asking back or refusing. Nothing keeps them that answers at least "
+            f"{percent(reach.min_coverage)} of the cases and asks back in at most {percent(reach.max_over_ask)} of the "
+            f"unambiguous. {cut_text(keeper.name)} does, at coverage {percent(keeper.coverage)} and over-ask "
+            f"{percent(keeper.over_ask)}."
         )
     return "No threshold on one signal and no policy that was tried keeps all targets together."
 
@@ -170,8 +170,8 @@ def nearest_reach_table(
     head = ["signal", f"lowest hallucination_rate at false refusal ≤ {refusal}", "there, false refusal", "threshold"]
     head += [f"lowest false_refusal_rate at hallucination ≤ {wrong}", "there, hallucination", "threshold"]
     caption = (
-        "Nearest reachable: answer at or above one threshold on one signal, refuse below it, never ask; exact over all "
-        "thresholds, chosen on these very cases."
+        "Nearest reachable: answer at or above one threshold on one signal, refuse below it, never ask back. Exact "
+        "over all thresholds, and chosen on these very cases."
     )
     return ReportTable(caption, head, rows)
 
@@ -193,6 +193,7 @@ def threshold_unit(path: str, known: SignalSet = BUILT_IN_SET) -> str:
 
 
 MOST_FLIPS = 60
+CHANCES = "; chances: "  # of a reason by expected cost, from which on it is of the model: `raglab.explain` has the rest
 
 
 def _setting(value: Any, counterpart: Any) -> str:  # noqa: ANN401 - thresholds and switches
@@ -202,6 +203,16 @@ def _setting(value: Any, counterpart: Any) -> str:  # noqa: ANN401 - thresholds 
         if isinstance(value, float) and isinstance(counterpart, float)
         else number_text(value)
     )
+
+
+def setting_texts(incumbent: PolicyData, tuned: PolicyData) -> list[str]:
+    """Numbers that differ between two policies, each with both values."""
+    pairs = ((path, pair) for path, pair in incumbent.diff(tuned).items() if path not in WHOLE)
+    return [
+        f"{path} {_setting(before, after)} to {_setting(after, before)}"
+        for path, (before, after) in pairs
+        if isinstance(before, float | int) and isinstance(after, float | int) and not isinstance(after, bool)
+    ]
 
 
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> Block:
@@ -255,7 +266,11 @@ def _reasons(decisions: Decisions | ShardedDecisions, rows: Sequence[int]) -> Ma
 def _flip(before: CaseVerdicts, after: CaseVerdicts, row: int, case: Case, reasons: Sequence[str]) -> list[Cell]:
     verdict = " → ".join(_rightness(decisions, row) for decisions in (before, after))
     before_cell, after_cell = (
-        Cell(Status(int(decisions.status[row])).name, cut_text(reason), "good" if decisions.right[row] else "bad")
+        Cell(
+            Status(int(decisions.status[row])).name,
+            cut_text(reason.partition(CHANCES)[0]),
+            "good" if decisions.right[row] else "bad",
+        )
         for decisions, reason in zip((before, after), reasons, strict=True)
     )
     return [

@@ -1,4 +1,4 @@
-"""First screen of the report (shore): what is shown to be better, over what, on which cases, what to do next.
+"""First screen of the report (shore): what to use, what it saves, on how many cases, what is not known, what is next.
 
 Source: rules S6.4, S6.5, S6.7, S6.8, S6.11.
 """
@@ -7,105 +7,477 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from math import ceil
+from typing import Any, Literal, NamedTuple
 
 from raglab import metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import missing_text
 from raglab.decision.learned_cases import in_sample_note
 from raglab.decision.measurement import gates_off
-from raglab.decision.refusal_warnings import refusal_text
+from raglab.decision.refusal_warnings import is_refusal, refusal_text
 from raglab.decision.scoring import status_only_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
 from raglab.html_display import Cell, Mark
-from raglab.lab.acting_gates import dropped_gates, dropped_gates_text
+from raglab.lab.acting_gates import acting_gates, bound_text, dropped_answer_gates_note, dropped_gates
 from raglab.lab.answer_basis import not_compared
-from raglab.lab.candidates import FIXED, FREE
+from raglab.lab.candidates import ANSWER, FIXED, FREE, REFUSE
 from raglab.lab.comparison import BESIDE, PolicyContest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import TUNED
-from raglab.lab.report.blocks import verdict_sentence
-from raglab.lab.report.promise_sections import promise_line
+from raglab.lab.report.blocks import setting_texts, verdict_sentence
+from raglab.lab.report.promise_sections import own_certificate, promise_line
 from raglab.lab.report.sections import ReportData
-from raglab.lab.report.verdicts import verdicts
+from raglab.lab.report.verdicts import TargetVerdict, verdicts
+from raglab.lab.report.words import WORDS
+from raglab.lab.study_notes import FEW
 from raglab.values import Status
 
+Advice = Literal[
+    "use",  # better than all that needs no tuning, on cases that nothing was chosen on
+    "in sample",  # the same cases chose the policy, or fitted it
+    "missing",  # recorded answers are missing
+    "worse",
+    "invalid certificate",
+    "same",  # it is a policy that needs no tuning
+    "open",  # no difference is shown
+    "uncompared",  # a policy without tuning, or one that learned from these cases, is not compared
+    "alone",  # neither free policy is on the page
+    "unknown",  # nobody knows what was tuned on these cases
+]
+USE, SAVES, CASES = "What to use", "What it saves", "On how many cases"
+PROMISED, UNKNOWN, NEXT = "What is promised", "What is not known", "Next step"
 VERDICT_MARKS: Mapping[str, Mark] = {"better": "good", "worse": "bad"}
+ROLES = {  # of a policy, in the words of the page
+    "incumbent": "the policy to beat",
+    "free policy": "needs no tuning",
+    "default policy": "thresholds of the source documents",
+    "candidate": "candidate of the study",
+    "compared with": "the policy before",
+    BESIDE: "did not compete",
+}
+FREE_WORDS = {ANSWER: "answers every question", REFUSE: "refuses every question"}
+TO_DO = {Status.ok: "to answer", Status.refuse: "to refuse", Status.ambiguous: "to ask back"}
+DEAL = "raglab.split deals cases into the splits tune, certify and report. Then build the trace and tune again."
+MOST_CHANGES = 4  # settings that the first screen names
+SMALL_SET = 50  # cases below which the page says how much one of them is
 
 
 class Fact(NamedTuple):
-    """One fact of the first screen: head, text, detail, code and mark."""
+    """A row of the first screen.
+
+    head: what it is about, one of the constants above or a warning. text: its main sentence. details: further
+    sentences, smaller. see: title of the section that has all of it.
+    """
 
     head: str
     text: str
-    small: str = ""
+    details: Sequence[str] = ()
+    see: str = ""
     code: str = ""
     mark: Mark = ""
 
 
 class FirstScreen(NamedTuple):
-    """Facts from what was selected to what to do next, and the table of what the subject was held against, if any."""
+    """Facts from what to use to the next step, the table of what the subject was compared with, if any, the advice."""
 
     facts: Sequence[Fact]
     against: ReportTable | None
+    advice: Advice
+
+
+class Standing(NamedTuple):
+    """What the facts read: what was judged, and how the subject stands.
+
+    contests: of the subject; none where the cases of the page cannot compare it. known: whether it is known that
+    nothing was fitted or chosen on these cases.
+    """
+
+    judged: ReportData
+    study: StudyOutcome | None
+    costs: metrics.Costs | None
+    target_verdicts: Sequence[TargetVerdict]
+    promise: tuple[str, Mark]
+    contests: Sequence[PolicyContest]
+    is_in_sample: bool
+    known: bool
+
+    @property
+    def subject(self) -> str:
+        """Name of the policy that the page is about, as the page shows it."""
+        return cut_text(self.judged.subject)
+
+    @property
+    def lost(self) -> list[PolicyContest]:
+        """Contests that the subject loses, the cheapest policy first."""
+        worse = [contest for contest in self.contests if contest.verdict == "worse" and contest.role != BESIDE]
+        return sorted(worse, key=lambda contest: contest.gain.estimate)
+
+    @property
+    def open(self) -> list[PolicyContest]:
+        """Contests with policies without tuning that show no difference, the incumbent's first."""
+        return [contest for contest in self.contests if contest.reference in FIXED and contest.verdict == "open"]
+
+    @property
+    def same(self) -> str:
+        """Name of the policy without tuning that the subject is; '' where it is none."""
+        names = (contest.reference for contest in self.contests if contest.verdict == "same")
+        return next((cut_text(name) for name in names if name in FIXED), "")
+
+    @property
+    def misses(self) -> bool:
+        """Whether the subject misses a target."""
+        return any(verdict.says != "met" for verdict in self.target_verdicts if verdict.is_target)
+
+    @property
+    def main(self) -> PolicyContest | None:
+        """The contest that decides: a lost one, an open one, or that with the policy to beat."""
+        first = self.judged.names[0] if self.study is None else self.study.incumbent
+        named = [contest for contest in self.contests if contest.reference == first]
+        rest = sorted(self.contests, key=lambda contest: contest.gain.estimate)
+        return next(iter([*self.lost, *self.open, *named, *rest]), None)
+
+    @property
+    def advice(self) -> Advice:
+        """What the page advises; the first that holds."""
+        judged = self.judged
+        holds: dict[Advice, bool] = {
+            "in sample": self.is_in_sample,
+            "missing": not judged.is_compared,
+            "worse": bool(self.lost),
+            "invalid certificate": self.promise[1] == "bad",
+            "same": bool(self.same),
+            "open": bool(self.open),
+            "uncompared": bool(_uncompared_names(judged) or _learned_here(judged)),
+            "alone": not any(contest.reference in FREE for contest in self.contests),
+            "unknown": not self.known,
+        }
+        return next((advice for advice, is_held in holds.items() if is_held), "use")
 
 
 def first_screen(
     judged: ReportData,
     study: StudyOutcome | None,
-    notes: Sequence[str],
     costs: metrics.Costs | None,
     min_coverage: float | None = None,
     max_over_ask: float = MAX_OVER_ASK,
 ) -> FirstScreen:
     """What a reader must know before anything else.
 
-    On the cases that a study was tuned on nothing is compared: the nested estimate stands for the judged cost.
+    On the cases that a study was tuned on nothing is compared: the held-out estimate stands for the judged cost.
 
     Args:
-      study: what a study says of the policies; its first note says what was selected. costs: see
-        `metrics.cost_matrix`.
+      study: what a study says of the policies. costs: see `metrics.cost_matrix`.
       min_coverage, max_over_ask: without which no target is met, see `verdicts`.
     """
     row: dict[Any, Any] = judged.table.loc[[judged.subject]].to_dict("records")[0]
-    met = verdicts(row, judged.targets, can=True, min_coverage=min_coverage, max_over_ask=max_over_ask)
-    text, mark = promise_line(judged)
-    small = f"Here {verdict_sentence(judged.subject, met)}" if met else ""
-    promised = Fact("What is promised", text, f"{judged.note} {small}".strip() if small else "", mark=mark)
-    note = notes[0] if study is not None and notes else ""
-    if study is not None and not study.unseen:
-        selected = Fact("What was selected", f"{_identity(judged, judged.subject)}; chosen on these very cases.", note)
-        facts = [
-            selected,
-            _estimate(study, costs),
-            _cases(judged, study),
-            promised,
-            *_refusals(judged),
-            *_switched_off(judged),
-        ]
-        return FirstScreen([*facts, _advice_in_sample(judged)], None)
-    if study is None and judged.subject in judged.in_sample:
-        facts = [*_learned_facts(judged), _cases(judged, study), promised, *_refusals(judged), *_switched_off(judged)]
-        return FirstScreen([*facts, _advice_in_sample(judged)], None)
-    known = study is not None or _is_out_of_sample(judged)
-    policy_contests = _contests(judged, study, costs)
-    misses = any(verdict.says != "met" for verdict in met if verdict.is_target)
+    target_verdicts = verdicts(row, judged.targets, can=True, min_coverage=min_coverage, max_over_ask=max_over_ask)
+    is_in_sample = not study.unseen if study is not None else judged.subject in judged.in_sample
+    standing = Standing(
+        judged,
+        study,
+        costs,
+        target_verdicts,
+        promise_line(judged),
+        [] if is_in_sample else _contests(judged, study, costs),
+        is_in_sample,
+        study is not None or _is_out_of_sample(judged),
+    )
     facts = [
-        _winner(judged, policy_contests, note, known=known),
-        _price(judged, study, costs),
-        *_uncompared_facts(judged),
-        _cases(judged, study),
-        promised,
+        _use(standing),
+        _saving(standing),
+        _cases(standing),
+        _promised(standing),
+        *_unknown(standing),
         *_refusals(judged),
         *_switched_off(judged),
-        _advice(judged, policy_contests, promised, note, misses=misses, known=known),
+        _next_step(standing),
     ]
-    return FirstScreen(facts, _contest_table(judged, policy_contests, costs) if policy_contests else None)
+    against = _contest_table(standing) if standing.contests else None
+    return FirstScreen(facts, against, standing.advice)
+
+
+def _joined(names: Sequence[str], word: str = "and") -> str:
+    """Names in a sentence.
+
+    Example:
+      >>> _joined(["a", "b", "c"])
+      'a, b and c'
+    """
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def _names(policy_contests: Sequence[PolicyContest]) -> list[str]:
+    return [cut_text(contest.reference) for contest in policy_contests]
+
+
+def _use(on: Standing) -> Fact:
+    """Whether to use the subject, and what it does."""
+    judged, subject, advice = on.judged, on.subject, on.advice
+    lacks = judged.missing.get(judged.subject)
+    gaps = [*_uncompared_names(judged), *map(cut_text, _learned_here(judged))]
+    learned = judged.learned.get(judged.subject)
+    in_sample = "the same cases chose it and judge it" if learned is None or not learned.k else learned.text
+    beaten = [contest for contest in on.contests if contest.reference in FIXED and contest.verdict == "better"]
+    where = "" if on.study is None and not _tuned_elsewhere(judged) else ", on cases that nothing was chosen on"
+    cheaper = f"Use {subject}. It costs less than {_joined(_names(beaten))}, which need no tuning{where}."
+    if on.misses:
+        cheaper = f"Use {subject} for its lower cost; it does not meet every target."
+    texts: dict[Advice, str] = {
+        "use": cheaper,
+        "in sample": f"Not decided. {subject} is chosen, not shown to be better: {in_sample}.",
+        "missing": f"Not decided. {missing_text(subject, lacks) if lacks else ''}",
+        "worse": f"Do not use {subject}: it costs more than {_joined(_names(on.lost))}.",
+        "invalid certificate": f"Do not use {subject} before it is certified again.",
+        "same": f"Use {on.same}, which needs no tuning. {subject} is the same policy.",
+        "open": f"Not decided. {subject} is not shown to be better than {_joined(_names(on.open), 'or')}.",
+        "uncompared": f"Not decided. {subject} is not compared with {_joined(gaps)}.",
+        "alone": f"Not decided. {subject} is not compared with {_joined(FREE)}, which need no tuning.",
+        "unknown": f"Not decided. {subject} costs less here, but it may have been tuned on these very cases.",
+    }
+    if advice == "same" and on.same == subject:
+        texts["same"] = f"Use {subject}, which needs no tuning."
+    marks: dict[Advice, Mark] = {"use": "good", "missing": "bad", "worse": "bad", "invalid certificate": "bad"}
+    see = "Decision by expected cost" if judged.by_cost(judged.subject) else "Policies and their rates"
+    return Fact(
+        USE, texts[advice], [f"{_what_it_does(judged)} {_identity(judged)}".strip()], see, "", marks.get(advice, "")
+    )
+
+
+def _what_it_does(judged: ReportData) -> str:
+    """How the subject decides: its model, its thresholds on signals, or the numbers that it changes."""
+    policy, before = judged.policies[judged.subject], judged.policies[judged.names[0]]
+    subject = cut_text(judged.subject)
+    if is_refusal(policy):
+        return f"{subject} refuses every question."
+    if not acting_gates(policy) and not judged.by_cost(judged.subject):
+        return f"{subject} answers every question for which it has a passage."
+    model = policy.decision.model
+    if judged.by_cost(judged.subject) and model is not None:
+        n = sum(any(part.weights) for part in model.parts.values())
+        return f"{subject} weighs {n} signals of a question in a model, and does what costs least."
+    if policy.signals:
+        return f"{subject} decides by a threshold: {bound_text(policy)}."
+    changes = setting_texts(before, policy)
+    if not changes:
+        return ""
+    shown = "; ".join(changes[:MOST_CHANGES])
+    more = f"; {len(changes) - MOST_CHANGES} more" if len(changes) > MOST_CHANGES else ""
+    return f"Numbers that {subject} changes in {cut_text(judged.names[0])}: {shown}{more}."
+
+
+def _identity(judged: ReportData) -> str:
+    """Id of the subject, and every other name that it has on this page."""
+    own = judged.policies[judged.subject].policy_id
+    same = [name for name, policy in judged.policies.items() if policy.policy_id == own and name != judged.subject]
+    verb = "is" if len(same) == 1 else "are"
+    alias = f"; {_joined([cut_text(name) for name in same])} {verb} the same policy" if same else ""
+    return f"Its id is {own}{alias}."
+
+
+def _saving(on: Standing) -> Fact:
+    """What the subject saves a case against the policy that decides, with interval, cases and unit of the cost."""
+    if on.is_in_sample:
+        return _saving_in_sample(on)
+    judged, subject, contest = on.judged, on.subject, on.main
+    rows: dict[Any, Any] = judged.table.to_dict("index")
+    paid, low, high = (float(rows[judged.subject][f"expected_cost{end}"]) for end in ("", "_low", "_high"))
+    own = f"{subject} costs {paid:.3f} a case (95 % interval {low:.3f} to {high:.3f}, n = {len(judged.trace):,})"
+    if contest is None:
+        text = f"Not known: {subject} is compared with no other policy."
+        return Fact(SAVES, text, [f"{own}. {_unit(on.costs, paid)}"])
+    other, gain = cut_text(contest.reference), contest.gain
+    n = f"n = {gain.cases:,} cases"
+    texts = {
+        "better": f"{subject} saves {gain.estimate:.3f} of cost a case against {other} "
+        f"(95 % interval {gain.low:.3f} to {gain.high:.3f}, {n}).",
+        "worse": f"Nothing. {subject} costs {-gain.estimate:.3f} a case more than {other} "
+        f"(95 % interval {-gain.high:.3f} to {-gain.low:.3f}, {n}).",
+        "open": f"No saving is shown against {other}. The estimate is {gain.estimate:+.3f} of cost a case "
+        f"(95 % interval {gain.low:+.3f} to {gain.high:+.3f}, which holds 0; {n}).",
+        "same": f"Nothing: {subject} and {other} are one policy.",
+    }
+    both = "" if contest.verdict == "same" else f"; {other} costs {float(rows[contest.reference]['expected_cost']):.3f}"
+    details = [f"{own}{both}. {_unit(on.costs, abs(gain.estimate))}", *_doubts(on, contest)]
+    return Fact(
+        SAVES,
+        texts[contest.verdict],
+        details,
+        mark=VERDICT_MARKS.get(contest.verdict, "") if on.advice == "use" else "",
+    )
+
+
+def _saving_in_sample(on: Standing) -> Fact:
+    """The held-out estimate of a study in place of a saving, or that nothing is known."""
+    if on.study is None:
+        text = f"Not known here. On cases that it learned from {on.subject} looks cheaper than it is."
+        return Fact(SAVES, f"{text} Nothing is compared.")
+    estimate, base = on.study.held_out_estimate, float(on.study.costs["cross_validated"][on.study.incumbent])
+    nothing = " By that it saves nothing." if estimate >= base else ""
+    text = (
+        f"Not known. For new cases the held-out estimate is {estimate:.3f} of cost a case; "
+        f"{cut_text(on.study.incumbent)} costs {base:.3f} on these.{nothing}"
+    )
+    held_out = "Held out: the choice is repeated without some of the cases and judged on those; there is no interval."
+    return Fact(SAVES, text, [held_out, _unit(on.costs, estimate)], "Candidates")
+
+
+def _unit(costs: metrics.Costs | None, cost: float) -> str:
+    """What a cost is, in wrong decisions or in the unit of the stated costs."""
+    if costs is None:
+        meaning = f" A cost of {cost:.3f} is {100.0 * cost:.1f} wrong decisions in 100 cases." if cost else ""
+        return f"No costs were stated, so a wrong decision costs 1 and a right one 0.{meaning}"
+    prices = metrics.cost_matrix(costs)
+    prices = prices[prices > 0.0]
+    if not len(prices):
+        return "By the stated costs no decision costs anything."
+    least, most = float(prices.min()), float(prices.max())
+    return (
+        f"Unit: that of the stated costs, in which a wrong decision costs {least:g}{f' to {most:g}' * (most > least)}."
+    )
+
+
+def _doubts(on: Standing, contest: PolicyContest) -> list[str]:
+    """Why the saving is to be read with care: few cases that differ, a held-out estimate that says otherwise."""
+    doubts = []
+    if on.advice == "unknown":
+        doubts.append(f"That holds only if {on.subject} was not tuned on these cases.")
+    differ = contest.sizes.discordant if contest.sizes is not None else FEW
+    if contest.verdict == "better" and differ < FEW:
+        doubts.append(
+            f"Only {differ} cases cost differently under the two: read the interval as an order of magnitude."
+        )
+    if on.study is not None:
+        estimate, base = on.study.held_out_estimate, float(on.study.costs["cross_validated"][on.study.incumbent])
+        if contest.verdict == "better" and estimate >= base:
+            other = cut_text(on.study.incumbent)
+            doubts.append(
+                f"The held-out estimate says otherwise: {estimate:.3f} of cost a case on new cases, {other} {base:.3f}."
+            )
+    return doubts
+
+
+def _cases(on: Standing) -> Fact:
+    """How many cases, of which split and labels, and whether any of them chose the subject."""
+    judged, trace = on.judged, on.judged.trace
+    by_split = trace.counted()
+    labels = sum((Counter(by_label) for by_label in by_split.values()), Counter[str]())
+    counts = ", ".join(f"{labels[status.name]:,} {words}" for status, words in TO_DO.items())
+    split = cut_text(judged.split)
+    is_whole_split = set(by_split) == {judged.split}
+    where = f" of split {split}" if is_whole_split else f", not all of split {split}"
+    sentence, is_doubted = _choice_of_cases(on, is_whole_split=is_whole_split)
+    details = []
+    if len(trace) < SMALL_SET:
+        details.append(f"These are few: one case is {100.0 / len(trace):.1f} % of them.")
+    learned = judged.learned.get(judged.subject)
+    if learned is not None and learned.k and on.study is not None and on.study.unseen:
+        details.append(f"Equal questions in two splits: {learned.text}.")
+    if len(trace.arms) > 1:
+        details.append(f"Retrieval: arm {judged.arm}, one of {_joined(trace.arms)}; the page judges no other.")
+    details += filter(None, [status_only_note(judged.decisions[judged.subject].status_only)])
+    text = f"{len(trace):,} cases{where}: {counts}. {sentence}".strip()
+    return Fact(CASES, text, details, "What was judged", mark="bad" if is_doubted else "")
+
+
+def _choice_of_cases(on: Standing, *, is_whole_split: bool) -> tuple[str, bool]:
+    """Whether the cases chose the subject, in a sentence, and whether that is or may be so."""
+    judged, learned = on.judged, on.judged.learned.get(on.judged.subject)
+    if on.study is not None:
+        same = "The study was tuned on the same cases (rule S6.5)."
+        return (f"{on.subject} was chosen on other cases.", False) if on.study.unseen else (same, True)
+    if learned is not None and (learned.k or learned.doubt):
+        return learned.doubt or "It learned from these.", False
+    if _tuned_elsewhere(judged):
+        return f"{on.subject} was tuned on other cases, by its own record.", False
+    doubt = "" if is_whole_split else ": thresholds tuned on these cases look better than they are"
+    is_alone = len(judged.names) == 1
+    return "" if is_alone else f"What was tuned on is not known here{doubt}.", bool(doubt) and not is_alone
+
+
+def _promised(on: Standing) -> Fact:
+    """What a certificate promises, and which targets are met here."""
+    text, mark = on.promise
+    here = f"Here {verdict_sentence(on.judged.subject, on.target_verdicts)}" if on.target_verdicts else ""
+    certificate = own_certificate(on.judged) or {"promises": ()}
+    rates = [*(row["name"] for row in certificate["promises"]), *on.judged.targets]
+    words = [f"{name}: {WORDS[name][:1].lower()}{WORDS[name][1:]}" for name in dict.fromkeys(rates) if name in WORDS]
+    details = [f"{on.judged.note} {here}".strip() if here else "", " ".join(words)]
+    return Fact(PROMISED, text, list(filter(None, details)), PROMISED, mark=mark)
+
+
+def _unknown(on: Standing) -> list[Fact]:
+    """What the cases of the page cannot tell; nothing where there is none."""
+    judged, texts, details = on.judged, [], []
+    unshown = [contest for contest in on.contests if contest.verdict == "open"]
+    if unshown:
+        names = _joined(_names(unshown), "or")
+        texts.append(
+            f"Whether {on.subject} is better than {names}: these {len(judged.trace):,} cases show no difference."
+        )
+        details += _size_texts(unshown[0])
+    labels = {status: int((judged.signals.label == status).sum()) for status in Status}
+    if gaps := [TO_DO[status] for status, count in labels.items() if not count]:
+        texts.append(f"How {on.subject} decides cases {_joined(gaps, 'or')}: these hold none.")
+    if lacks := _uncompared_names(judged):
+        texts.append(f"Whether {on.subject} is better than {_joined(lacks)}: too many recorded answers are missing.")
+    others = [] if on.is_in_sample else _learned_here(judged)
+    texts += [f"What {cut_text(name)} is worth: {in_sample_note(judged.learned[name])}." for name in others]
+    return [Fact(UNKNOWN, " ".join(texts), details)] if texts else []
+
+
+def _size_texts(contest: PolicyContest) -> list[str]:
+    """Which difference the cases can tell, and how many cases smaller ones need."""
+    if contest.sizes is None:
+        return []
+    sizes = contest.sizes
+    needs = [f"{size:g} takes up to {ceil(n.high):,} cases" for size, n in sizes.needed.items()]
+    lead = (
+        f"These {sizes.cases:,} cases cannot tell a difference of cost under about {sizes.smallest.estimate:.2g} a case"
+    )
+    return [f"{lead} (paired test, 80 % power). To tell {_joined(needs, 'and to tell')}."]
+
+
+def _next_step(on: Standing) -> Fact:
+    """What to do next, with the line that does it."""
+    subject, advice, judged = on.subject, on.advice, on.judged
+    open_names = _joined(_names(on.open), "or")
+    learned_names = _joined([cut_text(name) for name in _learned_here(judged)])
+    lacks = _joined(_uncompared_names(judged))
+    record = f"Record the missing answers of {lacks}, then compare again."
+    learned = f"Judge {subject} and {learned_names} on cases that none of them learned from."
+    better_signal = "Label more cases, or find a signal that tells more."
+    texts: dict[Advice, str] = {
+        "use": f"Load {subject}. Then certify it: raglab certify tests what it can promise for other cases.",
+        "in sample": f"Judge {subject} on cases that nothing was fitted or chosen on. {DEAL}",
+        "missing": f"Record the missing answers of {subject} before use: nothing is compared.",
+        "worse": f"Keep {_names(on.lost)[0] if on.lost else ''}. {better_signal}",
+        "invalid certificate": f"Certify {subject} again.",
+        "same": f"{better_signal} Only that can better {on.same}.",
+        "open": f"{better_signal} Until then nothing speaks for {subject} over {open_names}, which need no tuning.",
+        "uncompared": record if lacks else learned,
+        "alone": f"Compare {subject} with {_joined(FREE)}, which need no tuning, before use.",
+        "unknown": f"Judge {subject} on cases of split {cut_text(judged.split)}, on which nothing was tuned.",
+    }
+    has_certificate = bool(judged.policies[judged.subject].certificate)
+    if advice == "use" and has_certificate:
+        texts["use"] = f"Load {subject}."
+    codes: dict[Advice, str] = {
+        "use": f'policy = raglab.Policy.load("{TUNED if judged.subject == TUNED else "policy"}.yaml")',
+        "alone": 'policies |= {"always-answer": raglab.lab.always_answer(policy), '
+        '"always-refuse": raglab.lab.always_refuse(policy)}',
+    }
+    marks: dict[Advice, Mark] = {"use": "good", "missing": "bad", "worse": "bad", "invalid certificate": "bad"}
+    return Fact(NEXT, texts[advice], code=codes.get(advice, ""), mark=marks.get(advice, ""))
 
 
 def _refusals(judged: ReportData) -> list[Fact]:
     """Policies of the page of which one gate refuses nearly all answerable cases (rule S2.19)."""
     texts = {name: refusal_text(judged.decisions[name]) for name in judged.names}
-    return [Fact(f"What {cut_text(name)} refuses", text, mark="bad") for name, text in texts.items() if text]
+    return [
+        Fact(f"Warning: {cut_text(name)}", f"In {cut_text(name)}, {text}", mark="bad")
+        for name, text in texts.items()
+        if text
+    ]
 
 
 def _switched_off(judged: ReportData) -> list[Fact]:
@@ -113,27 +485,21 @@ def _switched_off(judged: ReportData) -> list[Fact]:
     before, after = (judged.policies[name] for name in (judged.names[0], judged.subject))
     dropped = dropped_gates(before, after, gates_off(judged.trace))
     answers = bool((judged.decisions[judged.subject].status == Status.ok).any())
-    head = f"What {cut_text(judged.subject)} has switched off"
-    return (
-        [Fact(head, f"Of {cut_text(judged.names[0])}: {dropped_gates_text(dropped, after)}")]
-        if dropped and answers
-        else []
+    if not dropped or not answers:
+        return []
+    lead = (
+        f"{len(dropped)} checks of {cut_text(judged.names[0])} do"
+        if dropped[1:]
+        else f"One check of {cut_text(judged.names[0])} does"
     )
-
-
-def _learned_facts(judged: ReportData) -> list[Fact]:
-    """That the subject learned from the cases of the page, so that nothing here tells what it is worth."""
-    learned = judged.learned[judged.subject]
-    says = f"{_identity(judged, judged.subject)}: {in_sample_note(learned)}."
-    cost = "Not known here. Its cost on the cases that it learned from flatters: nothing is compared with it."
-    head = f"What {cut_text(judged.subject)} is expected to cost"
-    return [Fact("What was judged", says, mark="bad"), Fact(head, cost)]
-
-
-def _uncompared_facts(judged: ReportData) -> list[Fact]:
-    """Other policies that learned from the cases of the page, with which nothing is compared."""
-    texts = [f"{cut_text(name)}: {in_sample_note(judged.learned[name])}." for name in _learned_here(judged)]
-    return [Fact("What is not compared", " ".join(texts), mark="bad")] if texts else []
+    note = dropped_answer_gates_note(dropped, after)
+    return [
+        Fact(
+            "Checks switched off",
+            f"{lead} not decide in {cut_text(judged.subject)}: {_joined(dropped)}.",
+            [note] if note else [],
+        )
+    ]
 
 
 def _learned_here(judged: ReportData) -> list[str]:
@@ -168,229 +534,48 @@ def _contests(judged: ReportData, study: StudyOutcome | None, costs: metrics.Cos
     )
 
 
-def _identity(judged: ReportData, name: str) -> str:
-    """Policy with every name that it has on this page, and its id."""
-    policy_id = judged.policies[name].policy_id
-    same = [alias for alias, policy in judged.policies.items() if policy.policy_id == policy_id and alias != name]
-    return f"{' = '.join(cut_text(alias) for alias in (name, *same))}, policy {policy_id}"
-
-
-def _open_contests(policy_contests: Sequence[PolicyContest]) -> list[PolicyContest]:
-    """Contests with policies without tuning that show no difference, the incumbent's first."""
-    return [contest for contest in policy_contests if contest.reference in FIXED and contest.verdict == "open"]
-
-
-def _winner(judged: ReportData, policy_contests: Sequence[PolicyContest], note: str, *, known: bool) -> Fact:
-    """What the subject is shown to be: better than all that needs no tuning, worse than something, or neither.
-
-    Args:
-      known: whether it is known that nothing was fitted or selected on these cases.
-    """
-    beaten_by = [contest for contest in policy_contests if contest.verdict == "worse" and contest.role != BESIDE]
-    if beaten_by:
-        best = min(beaten_by, key=lambda contest: contest.gain.estimate).reference
-        text = f"{_identity(judged, best)}; {cut_text(judged.subject)} does worse."
-        return Fact("What wins", text, note, mark="bad")
-    text, head = _identity(judged, judged.subject), "What was selected" if note else "What was judged"
-    if not judged.is_compared:
-        lacks = missing_text(cut_text(judged.subject), judged.missing[judged.subject])
-        return Fact(head, f"{text}. {lacks}", note, mark="bad")
-    if not policy_contests:
-        return Fact(head, f"{text}; no other policy was given to hold it against.", note)
-    if _equal_untuned_policy(policy_contests):
-        return Fact(head, f"{text}, which needs no tuning.", note)
-    if open_ := _open_contests(policy_contests):
-        names = [cut_text(contest.reference) for contest in open_]
-        chosen = f"{text}: chosen, not shown to be better than {' or than '.join(names)}."
-        return Fact(head, chosen if note else f"{text}: no difference shown to {' or to '.join(names)}.", note)
-    shown = known and not _uncompared_names(judged) and not _learned_here(judged)
-    return Fact("What wins" if shown else head, text, note, mark="good" if shown else "")
-
-
 def _uncompared_names(judged: ReportData) -> list[str]:
     """Policies without tuning that lack too many recorded answers to be compared (rule S6.3)."""
     return [name for name in FIXED if name in not_compared(judged.missing)]
 
 
-def _equal_untuned_policy(policy_contests: Sequence[PolicyContest]) -> str:
-    """Name of the policy without tuning that equals the subject; '' where none does."""
-    return next(
-        (
-            cut_text(contest.reference)
-            for contest in policy_contests
-            if contest.verdict == "same" and contest.reference in FIXED
-        ),
-        "",
-    )
-
-
-def _price(judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None) -> Fact:
-    """Cost of the subject here, and the nested estimate of a study, which may say otherwise of new cases."""
-    row: dict[Any, Any] = judged.table.loc[[judged.subject]].to_dict("records")[0]
-    paid, low, high = (float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high"))
-    text = f"{paid:.3f} of expected cost a case ({low:.3f} to {high:.3f}, 95 % interval; {_stated(costs)})."
-    nested = "" if study is None else f"The nested estimate, from the cases tuned on, is {study.held_out_estimate:.3f}."
-    return Fact(f"What {cut_text(judged.subject)} costs", text, nested)
-
-
-def _stated(costs: metrics.Costs | None) -> str:
-    return "1 - pass rate, since a failed contract costs 1" if costs is None else "mean by the stated costs"
-
-
-def _estimate(study: StudyOutcome, costs: metrics.Costs | None) -> Fact:
-    """Nested estimate of what is selected, where its own cost on these cases would flatter."""
-    text = (
-        f"{study.held_out_estimate:.3f} of expected cost a case on new cases: the nested estimate, with the selection "
-        f"made again on resampled cases and judged on those left out ({_stated(costs)})."
-    )
-    small = "What the policies cost on the cases of this page is in sample, not comparable: nothing is tested on them."
-    return Fact("What it is expected to cost", text, small)
-
-
-def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
-    """How many cases, of which split and labels, and how many are scored by status alone.
-
-    A warning where the thresholds were or may have been tuned on them; without a study that is not known.
-    """
-    by_split = judged.trace.counted()
-    labels = sum((Counter(by_label) for by_label in by_split.values()), Counter[str]())
-    counts = ", ".join(f"{labels[status.name]} {status.name}" for status in Status)
-    alone = status_only_note(judged.decisions[judged.subject].status_only)
-    learned, unknown = judged.learned.get(judged.subject), ""
-    if study is None and len(judged.names) > 1:
-        unknown = " What was tuned on is not known here."
-        if learned is not None:
-            unknown = f" {learned.doubt}" if learned.doubt else " It learned from these."
-        elif _tuned_elsewhere(judged):
-            unknown = f" {cut_text(judged.subject)} was tuned on other cases, by its own record."
-    elif learned is not None and learned.k and study is not None and study.unseen:
-        alone = f"Equal questions in two splits: {learned.text}. {alone}".strip()
-    lead = f"{len(judged.trace)} cases"
-    if set(by_split) == {judged.split}:
-        return Fact("On which cases", f"{lead} of split {cut_text(judged.split)}: {counts}.{unknown}", alone)
-    text = f"{lead}, not all of split {cut_text(judged.split)}: {counts}."
-    if study is not None and not study.unseen:
-        return Fact("On which cases", f"{text} The study was tuned on the same cases (rule S6.5).", alone, mark="bad")
-    if len(judged.names) == 1 or study is not None:
-        return Fact("On which cases", text, alone)
-    if _tuned_elsewhere(judged) or (learned is not None and learned.k):
-        return Fact("On which cases", f"{text}{unknown}", alone)
-    flatter = "What was tuned on is not known here: of thresholds tuned on some of them the rates flatter (rule S6.5)."
-    return Fact("On which cases", f"{text} {flatter}", alone, mark="bad")
-
-
-def _advice_in_sample(judged: ReportData) -> Fact:
-    """What to do where nothing is judged on unseen cases."""
-    subject = cut_text(judged.subject)
-    return Fact(
-        "What to do next",
-        f"Judge {subject} on cases that nothing was fitted or chosen on: it is chosen, not shown to be better. "
-        "raglab.split deals the cases into splits tune, certify and report; then build the trace and tune again.",
-    )
-
-
-def _advice(
-    judged: ReportData,
-    policy_contests: Sequence[PolicyContest],
-    promised: Fact,
-    note: str,
-    *,
-    misses: bool,
-    known: bool,
-) -> Fact:
-    """Whether to use the subject: it must beat what needs no tuning, lose to nothing, and keep what it promises."""
-    head, subject = "What to do next", cut_text(judged.subject)
-    if reason := _reason_against(judged, policy_contests, promised):
-        return Fact(head, reason, mark="bad")
-    if reason := _reason_to_wait(judged, policy_contests, note, known=known):
-        return Fact(head, reason)
-    remark = " for its lower cost; it does not meet every target." if misses else "."
-    if not judged.policies[judged.subject].certificate:
-        remark += " Then raglab certify says what it can promise."
-    code = f'policy = raglab.Policy.load("{"tuned" if judged.subject == TUNED else "policy"}.yaml")'
-    return Fact(head, f"Use {subject}{remark}", code=code, mark="good")
-
-
-def _reason_against(judged: ReportData, policy_contests: Sequence[PolicyContest], promised: Fact) -> str:
-    """Why the subject is not to be used; '' where nothing speaks against it."""
-    subject = cut_text(judged.subject)
-    if not judged.is_compared:
-        return f"Record the missing answers of {subject} before use: nothing is compared."
-    if lost := [
-        cut_text(contest.reference)
-        for contest in policy_contests
-        if contest.verdict == "worse" and contest.role != BESIDE
-    ]:
-        return f"Do not use {subject}: it is worse than {' and than '.join(lost)}."
-    return f"Do not use {subject} before it is certified again." if promised.mark == "bad" else ""
-
-
-def _reason_to_wait(judged: ReportData, policy_contests: Sequence[PolicyContest], note: str, *, known: bool) -> str:
-    """Why the subject is not shown to be better; '' where it is, on cases that nothing was tuned on."""
-    subject = cut_text(judged.subject)
-    if same := _equal_untuned_policy(policy_contests):
-        return f"Use {same}, which needs no tuning. Label more cases, or find a signal that tells more, to better it."
-    if open_ := _open_contests(policy_contests):
-        names = " or than ".join(cut_text(contest.reference) for contest in open_)
-        size = "" if open_[0].size_note in note else f" {open_[0].size_note}"  # said once
-        need = "which needs" if len(open_) == 1 else "which need"
-        return (
-            f"{subject} is not shown to be better than {names}, {need} no tuning.{size} Label more cases, or find a "
-            "signal that tells more."
-        )
-    if reason := _uncompared_reason(judged, subject):
-        return reason
-    if not any(contest.reference in FREE for contest in policy_contests):
-        return f"Hold {subject} against always-answer and always-refuse, which need no tuning, before use."
-    if not known:
-        return f"Judge {subject} on cases of split {cut_text(judged.split)}, on which nothing was tuned."
-    return ""
-
-
-def _uncompared_reason(judged: ReportData, subject: str) -> str:
-    """With which policies the subject is not compared, and the remedy; '' where it is with all."""
-    if lacks := _uncompared_names(judged):
-        return f"Record the missing answers of {' and of '.join(lacks)}: {subject} is not compared with that."
-    if names := " and ".join(map(cut_text, _learned_here(judged))):
-        return f"{subject} is not compared with {names}: judge them on cases that none of them learned from."
-    return ""
-
-
-def _contest_table(
-    judged: ReportData, policy_contests: Sequence[PolicyContest], costs: metrics.Costs | None
-) -> ReportTable:
-    """A row a policy that the subject was held against: what it saves, case by case."""
-    subject = cut_text(judged.subject)
+def _contest_table(on: Standing) -> ReportTable:
+    """A row a policy that the subject was compared with: what it saves, case by case."""
+    subject = on.subject
     # A difference that is not shown is no proof of equality (rule S6.11), so each has words of its own.
     words = {
-        "better": f"{subject} is better",
+        "better": f"{subject} is better" if on.known else f"{subject} costs less here",
         "worse": f"{subject} is worse",
         "same": "one and the same policy",
         "open": "no difference shown",
     }
+    gains = [contest.gain for contest in on.contests]
+    marks = {verdict: mark for verdict, mark in VERDICT_MARKS.items() if on.known or mark == "bad"}
     columns = {
-        "against": [Cell(cut_text(contest.reference), contest.role) for contest in policy_contests],
-        f"{subject} saves": [
-            estimate_cell(contest.gain.estimate, contest.gain.low, contest.gain.high, "+")
-            for contest in policy_contests
-        ],
-        "p": [number_cell(f"{contest.gain.p:.3g}") for contest in policy_contests],
-        "says": [
-            Cell(words[contest.verdict], mark=VERDICT_MARKS.get(contest.verdict, "")) for contest in policy_contests
-        ],
+        "against": [Cell(cut_text(contest.reference), _role(contest)) for contest in on.contests],
+        f"{subject} saves (cost a case)": [estimate_cell(gain.estimate, gain.low, gain.high, "+") for gain in gains],
+        "p": [number_cell(f"{gain.p:.3g}") for gain in gains],
+        "result": [Cell(words[contest.verdict], mark=marks.get(contest.verdict, "")) for contest in on.contests],
         # How many cases the difference rests on: a mean of few is no more than an example.
-        f"only {subject} right": [number_cell(str(contest.only_tuned)) for contest in policy_contests],
-        "only the other right": [number_cell(str(contest.only_reference)) for contest in policy_contests],
+        f"only {subject} right (cases)": [number_cell(str(contest.only_tuned)) for contest in on.contests],
+        "only the other right (cases)": [number_cell(str(contest.only_reference)) for contest in on.contests],
     }
     caption = (
-        f"Over what, by how much: expected cost a case of the other less that of {subject}, paired on the same cases, "
-        "95 % interval, and p of the same paired t-test: below 0.05 where the interval excludes 0. Each row is a test "
-        "of its own."
+        f"What {subject} saves against each policy on the same {len(on.judged.trace):,} cases, with its 95 % interval. "
+        "A saving is shown where the interval lies above 0. p is of the paired t-test that the mean saving is 0; each "
+        "row is a test of its own."
     )
     # The guard can make p 1 beside a clear difference, which a reader must have explained.
-    if metrics.interval_guard(costs):
+    if metrics.interval_guard(on.costs):
         caption += (
-            " Failures have several prices: interval and p count one case more against the estimate, the worst that "
-            "the costs allow, so that p may be 1."
+            " Wrong decisions have several prices: interval and p count one more case against the estimate, the worst "
+            "that the costs allow. So p may be 1."
         )
     return column_table(caption, columns)
+
+
+def _role(contest: PolicyContest) -> str:
+    """What the other policy is, in plain words."""
+    role = ROLES.get(contest.role, contest.role)
+    words = FREE_WORDS.get(contest.reference, "")
+    return "; ".join(filter(None, (role, words)))

@@ -63,10 +63,10 @@ def weak_spots(judged: ReportData) -> list[Block]:
         "says": [Cell(text, mark="bad" if text == "worse" else "") for text in says],
     }
     caption = (
-        f"Slices in which {cut_text(judged.subject)} passes less often than on all other cases, {len(shown)} of "
-        f"{len(below)} (of {len(frame)} in all), worst first by the upper end of the interval, so that few cases are "
-        "not worst by chance. p: Fisher's exact test against all other cases, corrected for all slices tested (Holm); "
-        "slices of under 10 cases are not tested. Refusing is easier than answering: read them beside those of label."
+        f"Slices in which {cut_text(judged.subject)} is right less often than on all other cases: {len(shown)} of "
+        f"{len(below)} (of {len(frame)} in all). They are ordered by the upper end of the interval, the lowest first. "
+        "p is of Fisher's exact test against all other cases, corrected for all slices tested (Holm). Slices of under "
+        "10 cases are not tested. Refusing is easier than answering, so compare with the slices of the label."
     )
     return [column_table(caption, columns)]
 
@@ -79,7 +79,7 @@ def assumptions(judged: ReportData) -> list[Block]:
     if not n:
         return [Text(f"{subject} answers none of these cases: there is no hallucination rate to doubt.")]
     doubted = robustness.label_noise_bound(k, n, DELTA)
-    columns: dict[str, Any] = {"wrong labels": ["hallucination_rate", f"upper bound, {sure}"]}
+    columns: dict[str, Any] = {"wrong labels (cases)": ["hallucination_rate", f"upper bound, {sure}"]}
     for j in (j for j in WRONG_LABELS if j < len(doubted.labels)):
         rate = number_cell(percent((k + j) / n), f"{k + j}/{n}")
         columns[str(j)] = [rate, number_cell(percent(float(doubted.bound[j])))]
@@ -116,9 +116,9 @@ def _traffic(judged: ReportData, status: Any, right: Any, sure: str) -> ReportTa
         ],
     }
     caption = (
-        "The same rate where the labels are as frequent as stated and each label's cases are like those here. Bounds "
-        f"hold at {sure} confidence, each by itself; put together from one for each label, they are wider than the "
-        "plain one. The rate of false refusals does not move with the shares."
+        "The same rate where the labels are as frequent as stated, and each label's cases are like those here. Each "
+        f"bound holds at {sure} confidence by itself. It is put together from one for each label, so it is wider than "
+        "the plain one. The rate of false refusals does not change with the shares."
     )
     return column_table(caption, columns)
 
@@ -146,7 +146,7 @@ class Material(NamedTuple):
 
     @property
     def later_notes(self) -> tuple[str, ...]:
-        """Notes below the first screen: that of a study begins with what was selected."""
+        """Notes beside the cases; the first one of a study stands at its candidates."""
         return self.notes if self.study is None else self.notes[1:]
 
 
@@ -166,7 +166,7 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # by title; `PARTS` 
     "What is promised": lambda on: certificate_blocks(on.judged),
     "Policies and their rates": lambda on: parts.rates_section(on.judged),
     "Move the thresholds yourself": lambda on: cockpit_section(on.cockpit, on.study),
-    "Candidates": lambda on: parts.candidates_section(on.judged, on.study),
+    "Candidates": lambda on: parts.candidates_section(on.judged, on.study, on.notes[:1]),
     "Decision by expected cost": lambda on: parts.model_section(on.judged),
     "Where it goes wrong": lambda on: weak_spots(on.judged),
     "If the labels or the traffic were others": lambda on: assumptions(on.judged),
@@ -293,9 +293,9 @@ def write_report(
       incumbent: name of the policy that the tuned one is compared with.
       flat_ranges: flat range of each threshold, in which it may move at no cost; shown unchanged.
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
-      notes: paragraphs for the reader.
+      notes: paragraphs for the reader; the first one of a study says what was selected, and why.
       split: the split that all cases should belong to; the page warns where they do not.
-      study: facts of a study about the policies; its first note names what was selected.
+      study: facts of a study about the policies.
       costs: label -> outcome -> cost, of the expected cost; see `metrics.cost_matrix`.
       targets: rate -> highest value, of a rate that is wanted high the least; without one the page has no verdict on a
         target, and shows what a certificate of a usual target would need.
@@ -335,7 +335,7 @@ def write_report(
         if isinstance(block, Picture):
             write_bytes(block.png, folder / f"{block.name}.png")
     title = f"Report on {cut_text(str(trace.meta.get('corpus', 'a corpus')))}: {cut_text(judged.subject)}"
-    first = first_screen(judged, study, notes, costs, min_coverage, max_over_ask)
+    first = first_screen(judged, study, costs, min_coverage, max_over_ask)
     write_text(render_page(title, first, report_parts), page)
     return page
 

@@ -38,6 +38,11 @@ from raglab.values import Status
 
 MOST_ROWS = 20  # of the table of groups
 MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}
+RETESTS = {
+    "upheld": "Re-test upheld: every target is certified again on the cases of this page.",
+    "open": "Re-test open: the cases of this page do not certify every target again, and break none.",
+    "broken": "Re-test broken: on the cases of this page a rate is above its target even at its lower bound.",
+}
 
 
 def own_certificate(judged: ReportData) -> Mapping[str, Any] | None:
@@ -52,22 +57,23 @@ def promise_line(judged: ReportData) -> tuple[str, Mark]:
     if defect := certificate_defect(judged.policies[judged.subject]):
         return f"Nothing: {subject} holds a certificate that is not valid: {defect}", "bad"
     if certificate is None:
-        return f"Nothing: {subject} holds no certificate, so its rates are those of these cases and of no others.", ""
+        text = f"Nothing: {subject} holds no certificate. What this page shows holds for its cases, not for others."
+        return text, ""
+    delta = float(certificate["delta"])
     rates = " and ".join(_promise(promise) for promise in certificate["promises"])
     together = ", all together," if len(certificate["promises"]) > 1 else ""
-    delta = float(certificate["delta"])
     retest, _ = _retest_blocks(judged, certificate)
-    again = "" if retest is None else f" Re-tested on the cases of this page: {retest.verdict}."
     here = judged.decisions[judged.subject].basis
     basis = basis_kind(certificate["basis"])
     conflict = basis_conflict(certificate["basis"], here)
     if conflict:
         again = f" It was certified on cases judged by {basis}, this page judges by {here}: certify it again."
     else:
-        again = f" Its cases were judged by {certificate['basis']}.{again}"
+        again = f" Its cases were judged by {certificate['basis']}."
+        again += "" if retest is None else f" {RETESTS[retest.verdict]}"
     text = (
-        f"{rates}{together} with {_confidence(delta)} confidence (delta {delta:g}, {_look(certificate)}) "
-        f"on traffic like the {certificate.get('cases', DASH)} cases that it was certified on.{again}"
+        f"{rates}{together} with {_confidence(delta)} confidence, on questions like the "
+        f"{certificate.get('cases', DASH)} cases that certified it ({_look(certificate)}).{again}"
     )
     return text, "bad" if conflict else "" if retest is None else MARKS.get(retest.verdict, "")
 
@@ -80,7 +86,8 @@ def _promise(promise: Mapping[str, Any]) -> str:
 
 def _look(certificate: Mapping[str, Any]) -> str:
     """Which look at its cases a certificate is, and whether a file remembers the others."""
-    return f"look {certificate['looks']}{'' if certificate['looks_recorded'] else ' that is known of'}"
+    known = "" if certificate["looks_recorded"] else ", as far as is known"
+    return f"test number {certificate['looks']} on these cases{known}"
 
 
 def _confidence(delta: float) -> str:
@@ -159,15 +166,10 @@ def _retest_blocks(judged: ReportData, certificate: Mapping[str, Any]) -> tuple[
         retest = check_policy(judged.trace, judged.policies[judged.subject])
     except ValueError as error:  # another arm or basis, or answers that are missing
         return None, [Text(f"No re-test: {cut_text(str(error))}", warning=True)]
-    says = {
-        "upheld": "Re-test upheld: every target is certified again on the cases of this page.",
-        "open": "Re-test open: the cases of this page do not certify every target again, and break none.",
-        "broken": "Re-test broken: on the cases of this page a rate is above its target even at its lower bound.",
-    }
     beside = (
         f" It answers {percent(retest.coverage)} of them and asks back {percent(retest.over_ask)} of the unambiguous."
     )
-    text = Text(says[retest.verdict] + beside, warning=retest.verdict == "broken")
+    text = Text(RETESTS[retest.verdict] + beside, warning=retest.verdict == "broken")
     return retest, [text, *(Text(note, warning=True) for note in retest.notes)]
 
 
@@ -232,11 +234,11 @@ def _diagnosis(signals: AnswerSignals, wanted: float | None) -> ReportTable:
     usual = "" if wanted else "usual "
     beyond = f" ({100 * wanted:g} % is beyond so few cases)" if wanted is not None and alpha > wanted else ""
     caption = (
-        f"What each signal alone could carry, for a {usual}risk of {100 * alpha:g} %{beyond}. AUROC: right against "
-        "wrong if answered, 95 % interval, a dash where the signal is the same in every case. Then the smallest "
-        "coverage at which so many are answered that they could certify it without an error, the risk there, the "
-        "lowest risk at any larger one, and the probability that as many other cases would certify the signal's best "
-        "threshold (chosen here, so it flatters)."
+        f"What each signal alone could carry, for a {usual}risk of {100 * alpha:g} %{beyond}. AUROC, 0 to 1, with its "
+        "95 % interval: right against wrong cases if all were answered. A dash: the signal is the same in every case. "
+        "Smallest usable coverage: with fewer answers even no error certifies the risk. Then the risk there, and the "
+        "lowest at any larger coverage. Chance: the probability that as many other cases certify the signal's best "
+        "threshold, which is chosen here, so it flatters."
     )
     return column_table(caption, columns)
 

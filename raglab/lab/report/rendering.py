@@ -18,6 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from raglab.characters import visible
 from raglab.lab.report.blocks import Frame, ReportPart
 from raglab.lab.report.first_screen import FirstScreen
+from raglab.lab.report.words import WORDS
 from raglab.rules import NUMBER, rule_sentences
 
 UNBROKEN = "\u00a0"
@@ -59,9 +60,11 @@ def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> 
         title=title,
         first=first,
         parts=parts,
+        titles={section.title for part in parts for section in part.sections},
         script=script,
         runs=" ".join(runs),
         rules=rules,
+        words=WORDS,
         # Asked for below everything else, when all that is cited is known.
         cited=lambda: sorted(cited, key=_place),
     )

@@ -193,9 +193,9 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
     points = {names[at]: (float(row["coverage"]), float(row["hallucination_rate"])) for at, row in rates.iterrows()}
     silent = [str(name) for name, (_, risk) in points.items() if np.isnan(risk)]
     caption = (
-        "Step lines: answer where one signal is at least a threshold, for every threshold; risk is the wrong share of "
-        "what is answered. Above the figure goes only what chance does with the first few cases. "
-        "Marks: the policies, which use several gates and may ask."
+        f"Each line is one signal over all its thresholds: answer at or above it (n = {len(judged.trace):,} cases). "
+        "Risk is the share of answers that are wrong. Marks are the policies, which use several gates and may ask. "
+        "Risks of the first few cases may lie above the figure: that is chance."
     )
     caption += f" No answers, so no mark: {', '.join(silent)}." if silent else ""
     by_signal = curves(judged.signals)
@@ -218,8 +218,8 @@ def _usual_risks(signals: AnswerSignals) -> ReportTable:
         shares = [metrics.coverage_at_risk(signals.right, score, risk) for score in signals.score.values()]
         columns[f"risk ≤ {100 * risk:g} %"] = [number_cell(percent(share) if share else DASH) for share in shares]
     caption = (
-        "Share of the cases that one threshold on a signal answers at most while no more than so many of its answers "
-        "are wrong: exact over all thresholds, chosen on these very cases, so it flatters. A dash: none does."
+        "Most cases that one threshold on a signal can answer while its risk stays under a limit, in % of all cases. "
+        "Exact over all thresholds. It is chosen on these very cases, so it flatters. A dash: no threshold does."
     )
     return column_table(caption, columns)
 
@@ -240,8 +240,8 @@ def sweeps(judged: ReportData) -> list[Block]:
         for curve in shown
     ]
     caption = (
-        f"One panel a threshold, all others as in {judged.subject}: exact steps of the rates, no grid. Vertical lines "
-        "are the policies' values"
+        f"One panel a threshold (n = {len(judged.trace):,} cases). All other thresholds are as in {judged.subject}. "
+        "The steps are exact. Vertical lines are the policies' values"
     )
     drawn_targets = set(judged.targets) & set(canvas.RATE_INKS)
     caption += ", dashed lines the targets in the colour of their rate." if drawn_targets else "."
@@ -252,8 +252,8 @@ def sweeps(judged: ReportData) -> list[Block]:
         )
     if judged.by_cost(judged.subject):
         caption += (
-            f" {judged.subject} decides by expected cost, so no threshold of the chain acts; the ratio multiplies the "
-            "cost of every wrong answer, and the costs are those that the policy states."
+            f" {judged.subject} decides by expected cost, so no threshold of a gate acts. The ratio multiplies the "
+            "cost of every wrong answer. The costs are those that the policy states."
         )
     # A panel left out without a word would look like an error.
     caption += f" No effect anywhere in their range: {', '.join(idle)}." if idle else ""
@@ -306,7 +306,7 @@ def histogram_section(judged: ReportData) -> list[Block]:
     taus = {f"{path} ({', '.join(names)})": value for (path, value), names in by_value.items()}
     blend = judged.policies[judged.subject].confidence.blend
     off = [name for name in judged.names if name not in on]
-    caption = f"Confidence of every case by label (blend {blend:g}), bins of 4 points; below tau a case is refused."
+    caption = f"Confidence of every case by label (blend {blend:g}), in bins of 4 points. Below tau a case is refused."
     caption += f" No tau decides for {', '.join(off)}." if off else ""
     drawn = figures.confidence_by_label(confidence_histograms(judged.signals), FINE_EDGES, taus)
     return [picture("confidence_by_label", caption, drawn)]
@@ -389,8 +389,8 @@ def ranking_section(trace: TraceView) -> list[Block]:
     gains = "binary gains" if len(measures) == 1 else "graded: a hit gains its grade, linearly; binary: each gains 1"
     n_stated = len(trace) - frame.attrs["without_source"]
     caption = (
-        f"The {n_stated} of {len(trace)} cases that state sources. hit@k: a hit of an expected source among the first "
-        f"k. nDCG@10: {gains}, the first hit of each expected source counts."
+        f"Over the {n_stated} of {len(trace)} cases that state sources. hit@k is the share of cases with an expected "
+        f"source among the first k passages. nDCG@10 is 0 to 1: {gains}; the first hit of each expected source counts."
     )
     return [column_table(caption, columns)]
 
@@ -452,7 +452,8 @@ def _reliability_caption(judged: ReportData, name: str, *, enough: bool) -> str:
     caption = (
         f"{what} in bins of 10 points (0.1 of a probability) against the share of cases that are right; a bin holds "
         "its upper edge: 40 points lie in (30, 40]. Right: answered correctly if it were answered, that is, "
-        "labelled ok and the expected sources are among the hits that the policy without any gate chooses."
+        "labelled ok and the expected sources are among the hits that the policy without any gate chooses. "
+        f"n = {len(judged.trace):,} cases."
     )
     if late and name == "confidence":
         caption += " The reranker is late interaction: the confidence is rank only until calibrated (rule S1.4)."
@@ -468,8 +469,8 @@ def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:
     for head, path in measures.items():
         columns[head] = [number_cell(f"{attrgetter(path)(judgement):.3f}") for judgement in judgements.values()]
     caption = (
-        "How far the probabilities can be believed, lower is better but for DSC. ECE over 15 equal widths; Brier = MCB "
-        "(miscalibration) − DSC (discrimination) + UNC (that of the base rate)."
+        "How far the probabilities can be believed, 0 to 1. Lower is better, but for DSC. ECE has 15 equal bins. "
+        "Brier = MCB (miscalibration) − DSC (discrimination) + UNC (uncertainty of the base rate)."
     )
     return column_table(caption, columns)
 
@@ -500,8 +501,9 @@ def signals_section(judged: ReportData) -> list[Block]:
         same = name == best
         beside.append(number_cell(DASH) if same else estimate_cell(excess.value, excess.low, excess.high, sign="+"))
     caption = (
-        "Each signal alone, 95 % intervals. AUROC: chance that a right case ranks above a wrong one (DeLong). AURC: "
-        f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap. "
+        f"Each signal alone, with 95 % intervals (n = {len(right):,} cases). AUROC is the chance that a right case "
+        "ranks above a wrong one, 0 to 1 (DeLong). AURC is the mean risk over all coverages, 0 to 1; lower is better. "
+        f"The last column is its excess over {best}, the lowest here (paired bootstrap). "
         "Signals that are the same in every case come last, with a dash for the AUROC: they rank nothing."
     )
     return [column_table(caption, columns)]
@@ -531,11 +533,11 @@ def worth_section(judged: ReportData) -> list[Block]:
         "missing": percent_cells(measured["missing"]),
     }
     caption = (
-        "Each signal alone, what tells most first, with 95 % intervals; over the cases that have it. Signals that are "
-        "the same in every case tell nothing and come last. AUROC in the "
-        "declared direction: what speaks for asking is read backwards for right answers, what makes surer backwards "
-        "for ambiguous ones, what says either upwards in both. A signal that another repeats is worth little beside "
-        "it; what each saves beside all others, cross-validated, is for raglab.audit_signals to say."
+        "Each signal alone, over the cases that have it, the most telling first: AUROC, 0 to 1, with 95 % interval. "
+        "It is read in the direction that the signal declares: one that speaks for asking backwards for right answers, "
+        "one that makes surer backwards for ambiguous cases. Signals that are the same in every case tell nothing and "
+        "come last. A signal that repeats another adds little to it (rank correlation in brackets). "
+        "raglab.audit_signals tells what each saves in addition to all others."
     )
     # A signal that no case has would be a row of gaps.
     gone = audit.table.loc[audit.table["note"] == EVERYWHERE, "signal"].tolist()
@@ -546,18 +548,22 @@ def worth_section(judged: ReportData) -> list[Block]:
 CLASS_WORDS = dict(zip(CLASSES, ("right", "ok, but would miss", "to be refused", "to be asked"), strict=True))
 
 
-def candidates_section(judged: ReportData, study: StudyOutcome | None) -> list[Block]:
-    """Every candidate of a study and what stands beside them: costs side by side, gain over the incumbent."""
+def candidates_section(judged: ReportData, study: StudyOutcome | None, notes: Sequence[str] = ()) -> list[Block]:
+    """Every candidate of a study and what stands beside them: costs side by side, gain over the incumbent.
+
+    Args:
+      notes: why it was selected.
+    """
     if study is None:
         return []
     # By the cross-fitted cost, on which the selection rests (rule S6.8).
     ordered = study.costs.sort_values(["cross_validated", "in_sample"], kind="stable")
     judged_on = " and on the cases of this page" if study.unseen else ""
     caption = (
-        "Expected cost on the cases that a candidate was made of, cross-fitted (each case decided by versions that "
-        f"never saw it){judged_on}. A candidate that is not cross-fitted has no cost that compares. Gain: what it "
-        f"saves a case over {cut_text(study.incumbent)}, the incumbent, with its standard error: cross-fitted, "
-        "and with one pseudo-case of the worst costs. Over-ask and coverage: cross-fitted."
+        "Expected cost a case on the cases that a candidate was made of: in sample and cross-fitted (each case decided "
+        f"by versions that never saw it){judged_on}. Without cross-fitting a candidate has no cost to compare. "
+        f"Gain is what it saves a case over {cut_text(study.incumbent)}, the policy to beat, with its standard error. "
+        "It is cross-fitted and holds one more case at the worst costs. Over-ask and coverage are cross-fitted."
     )
     nan_is_in_sample = {"in sample": "in_sample", "cross-fitted": "cross_validated", "judged": "report"}
     costs = {head: [_cost_cell(cost) for cost in ordered[name]] for head, name in nan_is_in_sample.items()}
@@ -576,12 +582,12 @@ def candidates_section(judged: ReportData, study: StudyOutcome | None) -> list[B
     # The figure has error bars, since the smallest cost alone is no reason to select (rule S6.8).
     drawn = figures.candidate_costs(study.costs, study.selected, study.incumbent)
     figure_caption = (
-        f"Expected cost of every candidate; {cut_text(study.selected)} was selected. In sample flatters; "
-        "cross-fitted is what is chosen by. A bar is one standard error of the paired gain over the incumbent to each "
-        "side."
+        f"Expected cost a case of every candidate; {cut_text(study.selected)} was selected. In sample flatters. The "
+        "choice rests on the cross-fitted cost. A bar is one standard error of the gain over the policy to beat, to "
+        "each side."
     )
-    figure_caption += " Judged is what this page measures." if study.unseen else ""
-    return [picture("candidates", figure_caption, drawn), column_table(caption, columns)]
+    figure_caption += f" Judged is what this page measures (n = {len(judged.trace):,} cases)." if study.unseen else ""
+    return [*map(Text, notes), picture("candidates", figure_caption, drawn), column_table(caption, columns)]
 
 
 def _candidate_cell(name: str, study: StudyOutcome, competes: object) -> Cell:
@@ -622,10 +628,10 @@ def model_section(judged: ReportData) -> list[Block]:
     columns["scale"] = [*(part.scale for _, part in active), DASH]
     columns["unit"] = [*(signal.unit.name for signal in signals), DASH]
     caption = (
-        f"What {subject} makes of its signals: what one scale above the centre adds to the logit of each class, the "
-        f"{len(active)} signals with weight, those that part the classes most first. The probabilities of the classes "
-        "times the costs below give what answering, refusing and asking back cost; the least decides. Options of a "
-        f"case to be asked hold what it expects with probability {model.asked_right:.2f}."
+        f"The model of {subject}: {len(active)} signals with weight, those that part the classes most first. A weight "
+        "is what one scale above the centre adds to the logit of a class. The model gives a probability of each class. "
+        "Times the costs below, they tell what answering, refusing and asking back cost; the least decides. "
+        f"The options of a question back hold what the case expects with probability {model.asked_right:.2f}."
     )
     costs = _cost_table(section.costs.model_dump(), float(section.ratio))
     return [column_table(caption, columns), *_group_biases(model), costs]
