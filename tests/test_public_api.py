@@ -128,7 +128,7 @@ def test_trace_and_policy_come_first(name: str, function: Any) -> None:
 
 def shown() -> str:
     """README, guides and the cells of all notebooks."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         texts += ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
     return "\n".join(texts)

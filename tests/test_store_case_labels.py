@@ -198,6 +198,19 @@ class TestNames:
             'columns={"expect_sources": "docs", "split": "fold"}',
         )
 
+    def test_a_name_that_can_be_several_fields(self) -> None:
+        """The required field that no other name is; a required field that no name looks like is left to fill in."""
+        frame = table().rename(columns={"question": "prompt", "label": "gold"})
+        refusal(
+            lambda: load_cases(frame.assign(doc=None)),
+            'columns={"query": "prompt", "expect_status": "gold", "expect_sources": "doc"}',
+        )
+        refusal(
+            lambda: load_cases(frame.rename(columns={"gold": "Urteil"}).assign(doc=None)),
+            'columns={"query": "prompt", "expect_sources": "doc", "expect_status": "…"} (--columns query=prompt',
+            "; expect_status is required too",
+        )
+
     def test_json_lines(self, tmp_path: Path) -> None:
         """Keys likewise: the first line that has it, and whether any line has the field."""
         first = {"id": "a", "query": "Who pays?", "expect_status": "ok"}

@@ -207,17 +207,22 @@ def near_name_error(
     guesses = "; ".join(
         f"{shown_value(guess.name)} looks like {' or '.join(guess.fields)}" for guess in near[:_NAMES_SHOWN]
     )
+    # A name that can be one field alone goes first, and a required field before others, so that none is proposed twice.
     pairs: dict[str, str] = {}
-    for guess in near:
-        pairs.setdefault(guess.fields[0], guess.name)
+    for guess in sorted(near, key=lambda guess: len(guess.fields)):
+        wanted = [field for field in guess.fields if field in missing and field not in pairs]
+        pairs.setdefault((wanted or guess.fields)[0], guess.name)
+    order = [guess.name for guess in near]
+    pairs = dict(sorted(pairs.items(), key=lambda pair: order.index(pair[1])))
+    options = " ".join(f"--columns {field}={name}" for field, name in pairs.items())
+    unnamed = [field for field in missing if field not in pairs]
+    pairs |= dict.fromkeys(unnamed, "…")
     columns = ", ".join(f'"{field}": "{name}"' for field, name in pairs.items())
     extra = next((guess.name for guess in near if not set(guess.fields) & set(REQUIRED)), None)
     own = f'; columns={{"{extra}": "{extra}"}} keeps it as an extra column' if extra is not None else ""
     how = "pass" if table else "load the lines as a table, pandas.read_json(path, lines=True), with"
-    options = " ".join(f"--columns {field}={name}" for field, name in pairs.items())
     remedy = f"{guesses}: rename it, or {how} columns={{{columns}}}{f' ({options})' if table else ''}{own}"
-    guessed = {field for guess in near for field in guess.fields}
-    remedy += "".join(f"; {field} is required too" for field in missing if field not in guessed)
+    remedy += "".join(f"; {field} is required too" for field in unnamed)
     return input_error(where, f"{'columns' if table else 'keys'} of labels must have our names", remedy, shown)
 
 
