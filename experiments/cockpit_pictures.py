@@ -1,8 +1,8 @@
-"""Pictures of the cockpit in JupyterLab, light and dark, at 1280 and at 800 pixels: `notebooks/pictures`.
+"""Pictures of the cockpit in JupyterLab, light and dark, in a window of 1440 pixels: `notebooks/pictures`.
 
     .venv/bin/python experiments/cockpit_pictures.py [--trace out/broker/trace.parquet] [--out notebooks/pictures]
 
-The trace is that of notebook 01. Where the page has room for one of numbers and cases, both are taken.
+The trace is that of notebook 01. The file browser is closed, so that numbers and cases stand side by side.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from browser import SECONDS, browser, jupyter_lab, only_this_machine, run_all, show_pane
+from browser import SECONDS, browser, jupyter_lab, only_this_machine, run_all
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -59,19 +59,13 @@ def main() -> None:
             (themes / "themes.jupyterlab-settings").write_text(json.dumps({"theme": name}), encoding="utf-8")
             (folder / "cockpit.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
             with jupyter_lab(folder, settings) as address:
-                page = opened.new_page(viewport={"width": 1280, "height": 1000})
+                page = opened.new_page(viewport={"width": 1440, "height": 1000})
                 only_this_machine(page)
                 run_all(page, address.format("cockpit.ipynb"))
                 page.wait_for_selector(".raglab-cockpit", timeout=SECONDS * 1e3)
-                page.keyboard.press("Control+b")  # the file browser goes
-                for width in (1280, 800):
-                    page.set_viewport_size({"width": width, "height": 1000})
-                    page.wait_for_timeout(1_000)
-                    picture(page, theme if width == 1280 else f"{theme}-{width}", args.out)
-                show_pane(page, "cases")
-                page.locator(".rows > *").first.click()
-                page.wait_for_selector(".raglab-cockpit .case:not([hidden]) >> text=set it")
-                page.locator(".raglab-cockpit").first.screenshot(path=str(args.out / f"cockpit-{theme}-800-case.png"))
+                page.locator("[data-id=filebrowser]").first.click()  # the file browser goes
+                page.wait_for_timeout(1_000)
+                picture(page, theme, args.out)
 
 
 if __name__ == "__main__":

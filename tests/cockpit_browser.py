@@ -16,8 +16,9 @@ def cockpit_of(page: Page) -> Any:
 
 
 def figure(page: Page, rate: str) -> str:
-    """Counts of a rate as they are shown."""
-    return str(cockpit_of(page).locator(f'.rate[data-rate="{rate}"] .figures').inner_text())
+    """Value and counts of a rate as they are shown."""
+    row = cockpit_of(page).locator(f'.rate[data-rate="{rate}"]')
+    return " ".join(row.locator(part).inner_text() for part in (".value", ".counts"))
 
 
 def policy_id(page: Page) -> str:
@@ -29,6 +30,28 @@ def turned(page: Page, was: str, *, back: bool = False) -> None:
     """Wait until another policy is shown, or the same one again."""
     told = "(was) => (document.querySelector('.raglab-cockpit header code').innerText === was.id) === was.back"
     page.wait_for_function(told, arg={"id": was, "back": back})
+
+
+def cut_elements(page: Page) -> list[str]:
+    """Elements of the cockpit whose content is wider than they are; only handles and curves may reach over an edge."""
+    return list(
+        page.evaluate(
+            """() => [...document.querySelectorAll(".raglab-cockpit, .raglab-cockpit *")]
+              .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth)
+              .filter((one) => !one.closest(".slider, .bar, svg"))
+              .map((one) => `${one.className || one.tagName}: ${one.textContent.slice(0, 40)}`)"""
+        )
+    )
+
+
+def is_within(page: Page, inner: str, outer: str) -> bool:
+    """Whether an element of the cockpit stands whole in the window and in another element of it."""
+    boxes = [cockpit_of(page).locator(selector).first.bounding_box() for selector in (inner, outer)]
+    assert boxes[0] is not None
+    assert boxes[1] is not None
+    top, bottom = (boxes[0]["y"], boxes[0]["y"] + boxes[0]["height"])
+    height = page.viewport_size["height"] if page.viewport_size else 0
+    return max(0, boxes[1]["y"]) <= top < bottom <= min(height, boxes[1]["y"] + boxes[1]["height"])
 
 
 def slide(page: Page, path: str, share: float) -> None:

@@ -13,9 +13,10 @@ const KEYS_REST = 300; // ms after the last key on a slider at which its step is
 const HOVER_REST = 60; // ms that the pointer rests on a slider before its axis is asked for
 const FROZEN = "needs the kernel: this page is frozen; run the notebook to use it";
 const PREVIEW = "frozen page: intervals and cases are those of its own policy; reset goes back";
+const STILL = "Frozen page: one threshold at a time moves the numbers. Run the notebook to search, certify or save.";
 const LOST = "kernel does not answer; run the cell again";
 const MARKS = { ok: "●", refuse: "■", ambiguous: "▲" };
-const KINDS = { gained: "+", lost: "−", other: "~", same: "=" };
+const KINDS = { gained: "+ gained", lost: "− lost", other: "~ other" };
 const VERDICTS = { met: "✓", shown: "✓", missed: "✕", open: "?", none: "" };
 
 // --- elements and text ------------------------------------------------------------------------------------------
@@ -88,11 +89,12 @@ function signed(value, digits = 3) {
   return Number(text) === 0 ? `±${text}` : (value > 0 ? "+" : "−") + text;
 }
 
-function paired(one) {
-  if (!known(one.difference)) return "";
-  const span = known(one.difference_low) ? ` [${signed(one.difference_low)}, ${signed(one.difference_high)}]` : "";
-  return signed(one.difference) + span;
-}
+// A share is shown in percent, a difference of shares in points; a cost is one of a case.
+const share = (value) => (known(value) ? `${minus((100 * value).toFixed(1))} %` : "–");
+const points = (value) => (known(value) ? signed(100 * value, 1) : "–");
+const range = (low, high, text = decimal, unit = "") => (known(low) ? `${text(low)} to ${text(high)}${unit}` : "");
+const shares = (low, high) => range(low, high, (value) => (100 * value).toFixed(1), " %");
+const cases = (size) => (size === 1 ? "1 case" : `${size} cases`);
 
 const count = (value) => (value ? signed(value, 0) : "");
 
@@ -219,7 +221,7 @@ class Slider {
     this.tick.style.left = percent(place(t.baseline, t));
     attribute(this.el, "aria-valuemin", t.view_low);
     attribute(this.el, "aria-valuemax", t.view_high);
-    const reach = `${t.path}: ${tickText(t.view_low)} to ${tickText(t.view_high)}`;
+    const reach = `${t.path}, ${t.unit}: ${tickText(t.view_low)} to ${tickText(t.view_high)}`;
     attribute(this.el, "title", this.disabled ? FROZEN : `${reach}${t.value == null ? ", off" : ""}`);
     const drawn = `${t.view_low} ${t.view_high}`;
     if (drawn !== this.drawn) drawHistogram(this.histogram, this.cockpit.setup.histograms?.[t.path], t);
@@ -413,7 +415,7 @@ function drawHistogram(node, histogram, view) {
 /** Gates in their order. Rebuilt only where the policy has others. */
 function gatesView(cockpit) {
   const list = h("div", { class: "gates" });
-  const el = h("section", { class: "left", "aria-label": "gates" }, legend(cockpit), list);
+  const el = h("section", { class: "left", "aria-label": "gates" }, list);
   let gates = [];
   let built = "";
   return {
@@ -432,13 +434,14 @@ function gatesView(cockpit) {
   };
 }
 
-function legend(cockpit) {
-  const entries = cockpit.setup.statuses.map((status) =>
-    h("span", {}, h("i", { class: `mark-${status}`, text: MARKS[status] }), ` ${status}`),
-  );
-  const signals = cockpit.setup.labelled ? ["signal by label:", ...entries] : [];
-  return h("div", { class: "legend" }, ...signals, h("span", {}, h("i", { class: "key-tick" }), " baseline"),
-    h("span", {}, h("i", { class: "key-plateau" }), " nothing changes"));
+/** What the inks and marks mean, with the cases that are shown. */
+function legend({ setup }) {
+  const { labels } = setup;
+  const key = (name, text) => h("span", {}, h("i", { class: name }), ` ${text}`);
+  const entries = setup.statuses.map((status) => h("span", {}, mark(status), labels ? ` ${labels[status]}` : ""));
+  const shown = `${cases(setup.cases)}${setup.split === "all" ? "" : ` of split ${setup.split}`}${labels ? ", by label:" : ":"}`;
+  return h("div", { class: "legend" }, h("b", { text: shown }), ...entries,
+    key("key-tick", "baseline"), key("key-plateau", "nothing changes"));
 }
 
 function gateView(cockpit, gate) {
@@ -449,7 +452,7 @@ function gateView(cockpit, gate) {
         onchange: (event) => set(event.target.checked), ...cockpit.allow("switch", gate.switch),
       })
     : h("span", { class: "no-switch" });
-  const [decided, zero, difference] = [span("counts"), h("b"), span("difference")];
+  const [decided, size, difference] = [span("counts"), span("quiet"), span("difference")];
   const reason = h("div", { class: "reason" });
   const lock = gate.switch ? lockButton(cockpit, gate.switch, `${gate.title}, its switch`) : null;
   const thresholds = gate.thresholds.map((t) => thresholdView(cockpit, t, gate));
@@ -460,16 +463,16 @@ function gateView(cockpit, gate) {
     type: "button", class: "decided", "aria-label": `cases decided by ${gate.title}`,
     onclick: () => cockpit.filter({ decided_by: pressed ? null : gate.name }),
     ...cockpit.allow("filter", "cases decided here by decision, and how many more than the baseline's; show them; again: all"),
-  }, firing, decided, zero, difference);
+  }, firing, decided, size, difference);
   const bar = h("div", { class: "gate-head" }, box, title, what, lock?.el);
   const el = h("div", { class: "gate", "data-gate": gate.name }, bar, reason, ...thresholds.map((t) => t.el));
   return {
     el,
     update(now, filter) {
-      put(title, now.title);
-      put(firing, `${plain(now.firing ?? "")} `);
+      put(title, now.title.replace(".", ": "));
+      put(firing, sum(now.decided) ? "" : `${plain(now.firing ?? "")} `); // else the marks say it
       sync(decided, cockpit.setup.statuses, decidedCount, (node, name, i) => updateCount(node, name, now.decided[i]));
-      put(zero, sum(now.decided) ? "" : "0");
+      put(size, sum(now.decided) ? (sum(now.decided) === 1 ? "case" : "cases") : "0 cases");
       put(difference, count(sum(now.decided) - sum(now.decided_before)));
       pressed = filter?.decided_by === gate.name;
       attribute(what, "aria-pressed", String(pressed));
@@ -521,17 +524,19 @@ function lockButton(cockpit, path, name) {
 }
 
 function thresholdView(cockpit, threshold, gate) {
-  const { path, key, side } = threshold;
-  const slider = new Slider(cockpit, threshold, `${gate.title}: ${plain(key)}`);
+  const { path, key, side, unit } = threshold;
+  const slider = new Slider(cockpit, threshold, `${gate.title}: ${plain(key)}, ${unit}`);
   cockpit.sliders.set(path, slider);
   const set = (value) => cockpit.act({ do: "set", path, value });
   const box = numberBox(cockpit, `${gate.title}: ${plain(key)}, value`, set, "set");
   const lock = lockButton(cockpit, path, path);
   const name = h("span", { class: "key", title: `${path}: ${side}`, text: plain(key) });
   const sign = h("span", { class: "side", text: side === "floor" ? "≥" : "≤", title: side });
-  const unit = h("span", { class: "unit", text: threshold.unit ?? "", title: threshold.unit ?? "" });
-  const line = h("div", { class: "threshold-head" }, name, unit, sign, box.el, lock.el);
-  const el = h("div", { class: "threshold", "data-path": path }, line, slider.el);
+  const [base, low, high] = [span("baseline-value"), span("end"), span("end")];
+  const before = h("span", { class: "before" }, h("i", { class: "key-tick" }), " ", base);
+  const line = h("div", { class: "threshold-head" }, name, before, sign, box.el, lock.el);
+  const scale = h("div", { class: "scale", "aria-hidden": "true" }, low, span("unit", unit), high);
+  const el = h("div", { class: "threshold", "data-path": path }, line, slider.el, scale);
   return {
     el,
     update(now) {
@@ -539,6 +544,10 @@ function thresholdView(cockpit, threshold, gate) {
       box.update(now.value == null ? "" : now.text, now);
       lock.update(now.locked);
       name.classList.toggle("moved", now.value !== now.baseline);
+      put(base, now.baseline == null ? "off" : tickText(now.baseline));
+      attribute(before, "title", `baseline ${base.textContent}`);
+      before.hidden = now.value === now.baseline;
+      [[low, now.view_low], [high, now.view_high]].forEach(([end, at]) => put(end, tickText(Number(at.toPrecision(3)))));
     },
     here(axis, step) {
       if (axis.path === path) box.show(stepText(axis, step));
@@ -589,22 +598,25 @@ function numberBox(cockpit, label, send, action) {
 
 // --- centre: rates, table, curve, plane -------------------------------------------------------------------------
 
+/** Expected cost, then each rate: value, counts, interval and difference from the baseline in one table. */
 function ratesView(cockpit) {
-  const list = h("div", { class: "rates" });
+  const heads = ["", "value", "cases", "95 % interval", "vs baseline"].map((text) => span("", text));
+  const cost = costRow(cockpit);
+  const rows = new Map(cockpit.setup.rates.map((rate) => [rate.name, rateRow(rate)]));
+  const list = h("div", { class: "rates" }, h("div", { class: "rate heads" }, ...heads), cost.el, ...[...rows.values()].map((line) => line.el));
+  list.style.setProperty("--rc-count", `${2 * String(cockpit.setup.cases).length + 4}ch`);
   const none = h("p", { class: "quiet", text: "No labels, so no rates: only decisions are shown." });
-  const el = h("section", { class: "card rates-card", "aria-label": "rates" }, list);
-  const rows = new Map();
+  const el = h("section", { class: "card rates-card", "aria-label": "rates" }, list, none);
   return {
     el,
     update(page) {
-      if (!page.rates) return void list.replaceChildren(none);
-      if (rows.size === 0) {
-        cockpit.setup.rates.forEach((rate) => rows.set(rate.name, rateRow(rate)));
-        list.replaceChildren(...[...rows.values()].map((row) => row.el));
-      }
-      page.rates.forEach((rate) => rows.get(rate.name)?.update(rate));
+      none.hidden = !!page.rates;
+      list.hidden = !page.rates;
+      if (page.cost) cost.update(page.cost);
+      page.rates?.forEach((rate) => rows.get(rate.name)?.update(rate));
     },
     here(axis, step) {
+      cost.here(axis.cost[step]);
       axis.rates.forEach((name, r) => {
         const at = step * axis.rates.length + r;
         rows.get(name)?.here(axis.k[at], axis.total[at]);
@@ -613,37 +625,63 @@ function ratesView(cockpit) {
   };
 }
 
+function costRow(cockpit) {
+  const [value, interval, before, change, around] = ["value", "interval at-release", "bar-text", "change at-release", "around at-release"].map((name) => span(name));
+  const show = () => {
+    const table = cockpit.el.querySelector(".costs");
+    table.scrollIntoView({ block: "nearest" });
+    table.querySelector("input").focus({ preventScroll: true });
+  };
+  const edit = h("button", { type: "button", class: "more", text: cockpit.can("cost") ? "edit costs" : "costs", onclick: show });
+  const el = h("div", { class: "rate headline" }, span("label", "expected cost"), value, span("counts", "per case"),
+    interval, change, edit, before, around);
+  return {
+    el,
+    update(now) {
+      put(value, decimal(now.value));
+      put(interval, range(now.low, now.high));
+      put(before, `baseline ${decimal(now.baseline)} per case`);
+      put(change, known(now.difference) ? signed(now.difference) : "");
+      put(around, range(now.difference_low, now.difference_high, signed));
+    },
+    here: (cost) => put(value, decimal(cost)),
+  };
+}
+
 function rateRow(rate) {
-  const [value, counts, interval, verdict, difference] = ["b", "span", "span", "span", "span"].map((tag) => h(tag));
-  const [range, dot, before] = ["range at-release", "dot", "before"].map((name) => h("i", { class: name }));
-  const target = known(rate.target) ? h("i", { class: "target", title: `target ${rate.target}` }) : null;
+  const [value, counts, interval, change, around] = ["value", "counts", "interval at-release", "change at-release", "around at-release"].map((name) => span(name));
+  const [reach, dot, before] = ["range at-release", "dot", "before"].map((name) => h("i", { class: name }));
+  const least = rate.better === "high";
+  const stated = known(rate.target) ? `target ${least ? "≥" : "≤"} ${tickText(100 * rate.target)} %` : "";
+  const target = stated ? h("i", { class: "target" }) : null;
   if (target) target.style.left = percent(rate.target);
-  interval.className = "at-release";
-  const about = [rate.better && `${rate.better} is better`, rate.share_of && `share of ${rate.share_of}`];
-  const title = [...about, known(rate.target) && `target ${rate.target}`].filter(Boolean).join("; ");
-  const bar = h("div", { class: "bar", "aria-hidden": "true" }, range, before, target, dot);
-  const figures = h("span", { class: "figures" }, value, counts, interval);
-  const name = span("label", rate.label);
-  const el = h("div", { class: "rate", "data-rate": rate.name, title }, name, bar, figures, verdict, difference);
-  difference.className = "at-release difference";
-  const draw = (k, n, share) => {
-    put(value, decimal(share));
-    put(counts, `${k}/${n}`);
-    dot.hidden = !known(share);
-    if (known(share)) dot.style.left = percent(share);
+  const [attained, verdict] = [span("attained"), span("verdict")];
+  const line = stated ? h("div", { class: "target-line" }, h("b", { text: stated }), attained, verdict) : null;
+  const bar = h("div", { class: "bar", "aria-hidden": "true", title: "0 to 100 %" }, reach, before, target, dot);
+  const of = span("of", rate.share_of && `of ${rate.share_of} cases`);
+  const title = [rate.better && `${rate.better} is better`, stated].filter(Boolean).join("; ");
+  const el = h("div", { class: "rate", "data-rate": rate.name, title }, span("label", rate.label), value, counts,
+    interval, change, of, bar, around, line);
+  const draw = (k, n, part) => {
+    put(value, share(part));
+    put(counts, `${k} of ${n}`);
+    put(attained, `, attained ${share(part)}: `);
+    dot.hidden = !known(part);
+    if (known(part)) dot.style.left = percent(part);
   };
   return {
     el,
     update(now) {
       draw(now.k, now.n, now.value);
-      put(interval, known(now.low) ? `[${decimal(now.low)}, ${decimal(now.high)}]` : "");
-      range.style.left = percent(now.low ?? 0);
-      range.style.width = percent((now.high ?? 0) - (now.low ?? 0));
+      put(interval, shares(now.low, now.high));
+      reach.style.left = percent(now.low ?? 0);
+      reach.style.width = percent((now.high ?? 0) - (now.low ?? 0));
       before.hidden = !known(now.baseline);
       if (known(now.baseline)) before.style.left = percent(now.baseline);
       put(verdict, `${VERDICTS[now.verdict] ?? ""} ${now.text ?? ""}`.trim());
       verdict.className = `at-release verdict ${now.verdict}`;
-      put(difference, paired(now));
+      put(change, known(now.difference) ? `${points(now.difference)} points` : "");
+      put(around, range(now.difference_low, now.difference_high, points));
     },
     here: (k, n) => draw(k, n, n > 0 ? k / n : null),
   };
@@ -653,13 +691,13 @@ function rateRow(rate) {
 function tableView(cockpit) {
   const { statuses, labelled } = cockpit.setup;
   const labels = labelled ? statuses : [null];
-  const corner = h("td", { class: "corner", text: labelled ? "label ↓, decision →" : "decision →" });
+  const corner = h("td", { class: "corner", text: labelled ? "cases: label ↓, decision →" : "cases: decision →" });
   const top = row(corner, ...statuses.map((name) => head("col", mark(name))));
   const cells = labels.map((label) => statuses.map((decision) => tableCell(cockpit, label, decision)));
   const heads = labels.map((label) => head("row", label ? mark(label) : "all"));
   const rows = cells.map((line, i) => row(heads[i], ...line.map((cell) => cell.el)));
   const table = h("table", { class: "decisions" }, h("thead", {}, top), h("tbody", {}, ...rows));
-  const el = h("section", { class: "card", "aria-label": "cases by label and decision" }, table);
+  const el = h("section", { class: "card table", "aria-label": "cases by label and decision" }, table);
   const each = (run) => cells.forEach((line, i) => line.forEach((cell, j) => run(cell, i, j)));
   return {
     el,
@@ -741,13 +779,14 @@ function curveView(cockpit) {
     const x = here.x(value);
     attribute(here.line, "visibility", "visible");
     attribute(here.line, "transform", `translate(${x} 0)`);
-    const shares = here.panels.map((panel, i) => {
-      const share = panel.of(step);
-      attribute(here.dots[i], "visibility", known(share) ? "visible" : "hidden");
-      if (known(share)) attribute(here.dots[i], "transform", `translate(${x} ${panel.y(share)})`);
-      return decimal(share);
+    const values = here.panels.map((panel, i) => {
+      const value = panel.of(step);
+      attribute(here.dots[i], "visibility", known(value) ? "visible" : "hidden");
+      if (known(value)) attribute(here.dots[i], "transform", `translate(${x} ${panel.y(value)})`);
+      return value;
     });
-    put(readout, `${minus(text)}: cost ${shares[0]}, rate ${shares[1]}`);
+    const name = choice.selectedOptions[0].textContent;
+    put(readout, `at ${minus(text)}: expected cost ${decimal(values[0])} per case, ${name} ${share(values[1])}`);
   };
   const draw = () => {
     const axis = (shown = cockpit.latest);
@@ -757,11 +796,11 @@ function curveView(cockpit) {
     if (!axis || el.hidden) return;
     const box = drawing.getBoundingClientRect();
     if (!(box.width > 0)) return; // not laid out yet: the first measured size draws it
-    const { value, text, baseline } = cockpit.threshold(axis.path) ?? {};
+    const { value, text, baseline, key, unit } = cockpit.threshold(axis.path) ?? {};
     const wanted = [axis.number, axis.path, choice.value, baseline, box.width, box.height].join("|");
-    if (wanted !== drawn) here = drawCurve(drawing, axis, choice.value, baseline, box);
+    if (wanted !== drawn) here = drawCurve(drawing, axis, choice.value, { baseline, unit }, box);
     drawn = wanted;
-    put(title, axis.path.slice(axis.path.indexOf(".") + 1)); // the gate is the one that was touched
+    put(title, plain(key ?? axis.path));
     attribute(title, "title", axis.path);
     if (cockpit.previewed) return;
     const stands = axis.number === cockpit.page.number && axis.at != null && axis.at >= 0;
@@ -782,22 +821,24 @@ function curveView(cockpit) {
   };
 }
 
-function drawCurve(node, axis, rate, baseline, { width, height }) {
-  const [left, right, top, bottom, gap] = [44, 8, 6, 18, 10];
+function drawCurve(node, axis, rate, { baseline, unit }, { width, height }) {
+  const [left, right, top, bottom, gap] = [44, 8, 6, 32, 10];
   const r = Math.max(0, axis.rates.indexOf(rate));
   const half = (height - top - bottom - gap) / 2;
   const span = axis.view_high - axis.view_low || 1;
   const x = (value) => left + ((width - left - right) * Math.min(1, Math.max(0, (value - axis.view_low) / span)));
-  const share = (step) => axis.k[step * axis.rates.length + r] / axis.total[step * axis.rates.length + r];
+  const part = (step) => axis.k[step * axis.rates.length + r] / axis.total[step * axis.rates.length + r];
   const panels = [
     panel((step) => axis.cost[step], axis.n, top, half, "cost"),
-    panel(share, axis.n, top + half + gap, half, "rate"),
+    panel(part, axis.n, top + half + gap, half, "rate"),
   ];
   attribute(node, "viewBox", `0 0 ${width} ${height}`);
-  const parts = ticks(axis.view_low, axis.view_high, 5).map((at) => label(tickText(at), x(at), height - 4, "middle"));
+  const parts = ticks(axis.view_low, axis.view_high, 5).map((at) => label(tickText(at), x(at), height - 18, "middle"));
+  parts.push(label(unit ?? "", (left + width - right) / 2, height - 4, "middle"));
   for (const one of panels) {
     parts.push(...one.marks.map((at) => svg("path", { class: "grid", d: `M${left} ${one.y(at)}H${width - right}` })));
-    parts.push(...one.marks.map((at) => label(tickText(at), left - 5, one.y(at) + 4, "end")));
+    const mark = (at) => (one.name === "rate" ? `${tickText(100 * at)} %` : tickText(at));
+    parts.push(...one.marks.map((at) => label(mark(at), left - 5, one.y(at) + 4, "end")));
     parts.push(svg("path", { class: `steps ${one.name}`, d: stepPath(axis, one.of, x, one.y) }));
     parts.push(svg("text", { class: "panel-name", x: left + 4, y: one.top + 11, text: one.name }));
   }
@@ -864,7 +905,7 @@ function planeView(cockpit) {
   const canvas = h("canvas", { "aria-hidden": "true" });
   const drawing = svg("svg", { class: "drawing", role: "img", "aria-label": "cost and coverage of policies" });
   const state = span("readout");
-  const top = h("div", { class: "card-head" }, h("b", { text: "cost by coverage" }), state);
+  const top = h("div", { class: "card-head" }, h("b", { text: "expected cost of a case, by coverage" }), state);
   const el = h("section", { class: "card plane" }, top, h("div", { class: "stack" }, canvas, drawing));
   let [scale, plane, drawn] = [null, null, ""];
   const move = (coverage, cost) => {
@@ -948,7 +989,7 @@ function drawPlane(node, plane, scale, { width, height }) {
     parts.push(svg("path", { class: "grid", d: `M${left} ${y(at)}H${width - scale.right}` }));
     parts.push(label(tickText(at), left - 5, y(at) + 4, "end"));
   }
-  for (const at of [0, 0.25, 0.5, 0.75, 1]) parts.push(label(at, x(at), height - bottom + 14, "middle"));
+  for (const at of [0, 0.25, 0.5, 0.75, 1]) parts.push(label(`${100 * at} %`, x(at), height - bottom + 14, "middle"));
   parts.push(label("coverage", x(0.5), height - 3, "middle"));
   const points = [plane.here, plane.baseline, ...plane.free.map((one) => [one.coverage, one.cost])].filter(Boolean);
   const taken = points.map((at) => ({ x: x(at[0]) - 6, y: y(at[1]) - 6, width: 12, height: 12 }));
@@ -956,7 +997,7 @@ function drawPlane(node, plane, scale, { width, height }) {
   const inside = { left, right: width - scale.right, bottom: height - bottom };
   const point = ([coverage, cost], shape, name) => {
     const [px, py] = [x(coverage), y(cost)];
-    const title = svg("title", { text: `${name}: coverage ${decimal(coverage)}, cost ${decimal(cost)}` });
+    const title = svg("title", { text: `${name}: coverage ${share(coverage)}, cost ${decimal(cost)} per case` });
     const form = svg("path", { d: shape === "free" ? DIAMOND : DISC });
     parts.push(svg("g", { class: `point ${shape}`, transform: `translate(${px} ${py})` }, form, title));
     const free = shape !== "here" && freePlace(px, py, name.length * 6.8, taken, inside);
@@ -1048,7 +1089,7 @@ function caseList(cockpit) {
     update(page) {
       filters.update(page);
       const { shown: some, total } = page.cases;
-      put(shown, `${some} of ${total} cases${some < total ? "; search or filter for others" : ""}`);
+      put(shown, `${some} of ${total} cases${some < total && cockpit.can("filter") ? "; search or filter for others" : ""}`);
       current = Math.min(current, Math.max(0, page.cases.rows.length - 1));
       const can = cockpit.can("case");
       sync(rows, page.cases.rows, caseRow, (line, one, i) => updateRow(line, one, i === current, can));
@@ -1057,31 +1098,35 @@ function caseList(cockpit) {
 }
 
 function caseRow() {
-  const parts = ["kind", "query", "change"].map((name) => h("span", { class: name }));
-  return h("div", { class: "row", role: "option", "aria-selected": "false" }, ...parts);
+  const sign = h("span", { class: "correct", "aria-hidden": "true" }); // the word follows in the line below
+  return h("div", { class: "row", role: "option", "aria-selected": "false" }, sign, span("query"), span("change"));
 }
 
 function updateRow(line, one, reached, can) {
-  const [kind, query, change] = line.children;
-  put(kind, KINDS[one.kind] ?? "");
-  attribute(kind, "aria-label", one.kind);
-  kind.className = `kind ${one.kind}`;
+  const [sign, query, change] = line.children;
+  const correct = correctness(one);
+  put(sign, correct[0]);
+  sign.className = `correct ${one.correct ? "yes" : "no"}`;
   put(query, one.query);
   const status = (name) => `${MARKS[name] ?? ""} ${name}`;
   const from = one.before != null && one.before !== one.after ? `${status(one.before)} → ` : "";
-  put(change, [from + status(one.after), one.label && `label ${one.label}`, plain(one.decided_by)].filter(Boolean).join(" · "));
+  const facts = [correct.slice(2), KINDS[one.kind], from + status(one.after), one.label && `label ${one.label}`, plain(one.decided_by)];
+  put(change, facts.filter(Boolean).join(" · "));
   line.dataset.id = one.id;
   attribute(line, "tabindex", reached ? 0 : -1);
   attribute(line, "aria-disabled", can ? null : "true");
   attribute(line, "title", can ? `${one.id}: open` : FROZEN);
 }
 
+/** Whether a decision is right for the label, as a mark and a word; nothing where there is no label. */
+const correctness = ({ correct }) => (correct == null ? "" : correct ? "✓ correct" : "✕ wrong");
+
 function caseFilters(cockpit) {
   const chips = ["gained", "lost", "other"].map((kind) => {
     const size = h("b");
     const toggle = () => cockpit.filter({ kind: cockpit.page.filter.kind === kind ? null : kind });
     const chip = h("button", { type: "button", class: `chip ${kind}`, onclick: toggle, ...cockpit.allow("filter") });
-    chip.append(`${KINDS[kind]} ${kind} `, size);
+    chip.append(`${KINDS[kind]} `, size);
     return { kind, chip, size };
   });
   const search = h("input", {
@@ -1120,7 +1165,7 @@ function caseFilters(cockpit) {
 
 function choice(cockpit, name, options, read = (text) => text) {
   const el = h("select", { "aria-label": `filter by ${plain(name)}`, ...cockpit.allow("filter") });
-  el.append(...[["", name === "decided_by" ? "decided by any" : `any ${name}`], ...options].map(([value, text]) => h("option", { value, text })));
+  el.append(...[["", name === "decided_by" ? "any gate" : `any ${name}`], ...options].map(([value, text]) => h("option", { value, text })));
   el.addEventListener("change", () => cockpit.filter({ [name]: el.value === "" ? null : read(el.value) }));
   return {
     el,
@@ -1132,7 +1177,7 @@ function choice(cockpit, name, options, read = (text) => text) {
 }
 
 function caseParts(cockpit, one, back) {
-  const facts = [["label", one.label], ["decision", one.decision], ["decided by", one.decided_by]].filter(([, value]) => value);
+  const facts = [["label", one.label], ["decision", one.decision], ["decided by", plain(one.decided_by)]].filter(([, value]) => value);
   const shown = (value) => (MARKS[value] ? mark(value) : h("b", { text: value }));
   const line = facts.map(([name, value]) => h("span", {}, span("quiet", `${name} `), shown(value)));
   const close = h("button", { type: "button", text: "← back", onclick: back });
@@ -1140,10 +1185,10 @@ function caseParts(cockpit, one, back) {
   return [
     h("div", { class: "case-head" }, close, span("quiet", one.id)),
     h("h3", { text: one.query }),
-    h("p", { class: "facts" }, ...line),
+    h("p", { class: "facts" }, h("b", { class: `correct ${one.correct ? "yes" : "no"}`, text: correctness(one) }), ...line),
     one.reason ? h("p", { text: one.reason }) : null,
     ...(one.notes ? [].concat(one.notes).map((text) => h("p", { class: "quiet", text })) : []),
-    ...part("Margins of the gates", ...(one.checks ?? []).map(waterfallRow)),
+    ...part("Margins of the gates, each in the unit of its threshold", ...(one.checks ?? []).map(waterfallRow)),
     ...part("Smallest changes that decide otherwise", ...(one.flips?.map((flip) => flipRow(cockpit, flip)) ?? [h("p", { class: "quiet", text: "…" })])),
     ...part("Hits", ...(one.hits ?? []).map(hitPart)),
   ].filter(Boolean);
@@ -1157,7 +1202,7 @@ function waterfallRow(check) {
   bar.style.left = percent(signedShare < 0 ? 0.5 - size : 0.5);
   bar.style.width = percent(size);
   bar.hidden = !known(check.margin);
-  const margin = known(check.margin) ? signed(check.margin, 4) : "not measured";
+  const margin = known(check.margin) ? signed(check.margin, Number.isInteger(check.margin) ? 0 : 4) : "not measured";
   return h("div", { class: `check${check.passes ? "" : " fails"}`, title: check.rule ? `rule ${check.rule}` : null },
     span("name", `${check.passes ? "" : "✕ "}${plain(check.gate)}`),
     h("span", { class: "waterfall", "aria-hidden": "true" }, bar), span("margin", margin), span("quiet text", check.text));
@@ -1212,13 +1257,11 @@ function headerView(cockpit) {
   const keep = () => cockpit.act({ do: "save", file: name.value.trim() });
   const save = button("save YAML", "writes the policy to this file", "save", keep);
   name.addEventListener("keydown", (event) => event.key === "Enter" && save.click());
-  const labels = Object.entries(setup.labels ?? {}).map(([status, size]) => h("span", {}, mark(status), ` ${size}`));
   const [id, changed, changes] = [h("code"), h("summary"), h("ul")];
   const details = h("details", { class: "changes" }, changed, changes);
-  const data = [h("b", { text: setup.split }), span("", `${setup.cases} cases`), ...(setup.labelled ? labels : [])];
-  const facts = h("div", { class: "facts" }, ...data, id, details);
+  const facts = h("div", { class: "facts" }, h("span", {}, "policy ", id), details);
   const notes = (setup.notes ?? []).map((text) => h("p", { class: "note", text }));
-  const el = h("header", {}, facts, h("div", { class: "buttons" }, undo, redo, reset, copy, name, save), ...notes);
+  const el = h("header", {}, facts, h("div", { class: "buttons" }, undo, redo, reset, copy, name, save), legend(cockpit), ...notes);
   return {
     el,
     update(page) {
@@ -1251,10 +1294,6 @@ async function copyText(cockpit) {
 }
 
 function footerView(cockpit) {
-  const costs = costsPart(cockpit);
-  const value = h("b", { class: "cost-value" });
-  const [rest, difference] = [span("at-release"), span("at-release difference")];
-  const cost = h("div", { class: "cost" }, "expected cost ", value, " ", rest, " ", difference);
   const button = (action, text = action) => {
     const run = () => cockpit.act({ do: action });
     return h("button", { type: "button", text, "data-do": action, onclick: run, ...cockpit.allow(action) });
@@ -1266,7 +1305,7 @@ function footerView(cockpit) {
   const notice = h("p", { class: "notice", role: "status", "aria-live": "polite" });
   const said = h("div", { class: "said" }, certificate, looks);
   const buttons = h("div", { class: "buttons" }, tune, stop, bar, certify, report);
-  const el = h("footer", {}, costs.el, h("div", { class: "acts" }, cost, buttons, said, notice));
+  const el = h("footer", {}, buttons, notice, said);
   return {
     el,
     say(kind, text) {
@@ -1274,13 +1313,6 @@ function footerView(cockpit) {
       notice.className = `notice ${kind}`;
     },
     update(page) {
-      costs.update(page);
-      cost.hidden = !page.cost;
-      if (page.cost) {
-        put(value, decimal(page.cost.value));
-        put(rest, known(page.cost.low) ? `[${decimal(page.cost.low)}, ${decimal(page.cost.high)}]` : "");
-        put(difference, known(page.cost.difference) ? `${paired(page.cost)} to the baseline` : "");
-      }
       const { tuning } = page;
       const moved = (tuning ? tune : stop) === document.activeElement;
       tune.hidden = !!tuning;
@@ -1297,20 +1329,21 @@ function footerView(cockpit) {
       const told = (look) => `look ${look.number}, policy ${look.policy_id}: ${look.text}`;
       sync(looks, [...page.report_views].reverse(), () => h("li"), (item, look) => put(item, told(look)));
     },
-    here: (axis, step) => put(value, decimal(axis.cost[step])),
   };
 }
 
-function costsPart(cockpit) {
+function costsView(cockpit) {
   const { statuses, outcomes } = cockpit.setup;
   const box = (label, outcome) => {
     const set = (value) => cockpit.act({ do: "cost", label, outcome, value });
     return numberBox(cockpit, `cost of ${label}, ${plain(outcome)}`, set, "cost");
   };
   const boxes = statuses.map((label) => outcomes.map((outcome) => box(label, outcome)));
-  const top = row(head("col", "cost of"), ...outcomes.map((outcome) => head("col", plain(outcome))));
+  const top = row(head("col", "label"), ...outcomes.map((outcome) => head("col", plain(outcome))));
   const rows = boxes.map((line, i) => row(head("row", mark(statuses[i])), ...line.map((one) => h("td", {}, one.el))));
-  const el = h("table", { class: "costs" }, h("thead", {}, top), h("tbody", {}, ...rows));
+  const table = h("table", {}, h("thead", {}, top), h("tbody", {}, ...rows));
+  const title = h("div", { class: "card-head" }, h("b", { text: "cost of a case, by label and outcome" }));
+  const el = h("section", { class: "card costs", "aria-label": "costs" }, title, table);
   return {
     el,
     update(page) {
@@ -1343,9 +1376,9 @@ class Cockpit {
     this.el.setAttribute("data-lm-suppress-shortcuts", "true");
     this.el.dataset.pane = "numbers";
     this.footer = footerView(this);
-    const centre = [ratesView(this), tableView(this), curveView(this), planeView(this)];
+    const centre = [ratesView(this), tableView(this), curveView(this), planeView(this), costsView(this)];
     const [header, gates, cases] = [headerView(this), gatesView(this), casesView(this)];
-    this.cases = cases;
+    [this.cases, this.left] = [cases, gates.el];
     this.views = [header, gates, ...centre, cases, this.footer];
     const middle = h("section", { class: "centre", "aria-label": "numbers" }, ...centre.map((view) => view.el));
     const panes = panesView(this);
@@ -1365,8 +1398,11 @@ class Cockpit {
     this.onMessage = (message, buffers) => this.receive(message, buffers ?? []);
     this.model.on("change:page", this.onPage);
     this.model.on("msg:custom", this.onMessage);
-    this.sizes = new ResizeObserver(() => this.each("resize"));
-    this.sizes.observe(this.el);
+    this.sizes = new ResizeObserver(() => {
+      this.each("resize");
+      this.bringIntoView();
+    });
+    [this.el, this.left].forEach((node) => this.sizes.observe(node));
     // The canvas keeps the ink it was drawn with: it is drawn again where the theme changes.
     const again = () => this.each("resize");
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again, { signal });
@@ -1583,8 +1619,19 @@ class Cockpit {
     this.previewed = false;
     this.el.classList.remove("previewed");
     this.el.classList.toggle("frozen", !!this.setup.frozen);
+    const top = () => this.sliders.get(this.touched)?.el.getBoundingClientRect().top;
+    const before = top();
     for (const view of this.views) if (view !== this.cases || !turned) view.update?.(this.page);
+    if (known(before)) this.left.scrollTop += (top() ?? before) - before; // the moved slider stays under the hand
     if (turned) requestAnimationFrame(() => behindFrame(() => this.cases.update(this.page)));
+  }
+
+  /** Scrolls the gates, where they got another size, to the slider that was touched last. */
+  bringIntoView() {
+    const slider = this.sliders.get(this.touched)?.el.parentElement;
+    if (!slider) return;
+    const [inner, outer] = [slider, this.left].map((node) => node.getBoundingClientRect());
+    this.left.scrollTop += Math.max(0, inner.bottom + 4 - outer.bottom) - Math.max(0, outer.top - inner.top);
   }
 
   preview(axis, step) {
@@ -1601,6 +1648,7 @@ class Cockpit {
 
   tell({ notice }) {
     if (notice) this.say(notice.kind, notice.text);
+    else if (this.setup.frozen) this.say("info", STILL);
     else if (this.said && this.said !== LOST) this.say("info", "");
   }
 

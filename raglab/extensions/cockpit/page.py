@@ -77,7 +77,7 @@ def frozen_html(cockpit: CockpitState) -> str:
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f"<style>\nbody {{ margin: 0; }}\n{style_text()}</style></head>\n"
+        f"<style>\n{style_text()}\nbody {{ margin: 0; }}\n.raglab-cockpit {{ height: 100dvh; }}</style></head>\n"
         f'<body><main id="raglab-cockpit"></main>{static_html(cockpit, noscript=True)}\n'
         f'<script type="application/json" id="raglab-data">{inside}</script>\n'
         f'<script type="module">\n{script}\n{SHIM}</script></body></html>\n'

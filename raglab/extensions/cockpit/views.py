@@ -207,7 +207,7 @@ def _threshold_view(
         "path": swept.path,
         "key": _shown_key(swept),
         "side": swept.side,
-        "unit": swept.unit.described,
+        "unit": swept.unit.described.removeprefix("a "),
         "value": value,
         "text": "off" if value is None else decimals(float(value)),
         "baseline": base,
@@ -493,7 +493,7 @@ def case_views(
     kinds = case_kinds(here, before)
     if not labelled:
         kinds = np.where(here.decisions.status != before.decisions.status, "other", "same")
-    deciders = here.decisions.decided_by
+    deciders, passes = here.decisions.decided_by, here.passes
     # Filters narrow each other; the search for text comes last, on the rows that are left, since it is the slow one.
     keep = np.ones(len(kinds), dtype=bool) if wanted.kind is None else kinds == wanted.kind
     for name, codes in (("label", here.evidence.label), ("decision", here.decisions.status)):
@@ -520,6 +520,7 @@ def case_views(
             "after": STATUSES[here.decisions.status[row]],
             "decided_by": str(deciders[row]),
             "kind": str(kinds[row]),
+            "correct": bool(passes[row]) if labelled else None,
         }
         for row in rows[:MOST_ROWS].tolist()
     ]
@@ -542,6 +543,7 @@ def case_view(here: ShownPolicy, case_id: str, *, labelled: bool) -> dict[str, A
         "id": case.id,
         "query": case.query,
         "label": (case.expect_status or "") if labelled else "",
+        "correct": bool(here.passes[row]) if labelled else None,
         "decision": STATUSES[decisions.status[row]],
         "decided_by": str(decisions.decided_by[row]),
         "reason": decisions.reason(row),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import raglab
-from cockpit_browser import PATH, cockpit_of, figure, policy_id, slide, turned
+from cockpit_browser import PATH, cockpit_of, cut_elements, figure, is_within, policy_id, slide, turned
 from experiments.browser import SECONDS, browser, chromium_path, jupyter_lab, only_this_machine, run_all, show_pane
 from labelled import free_policy, labelled
 from raglab.characters import visible
@@ -32,7 +32,8 @@ sys.path.insert(0, {str(ROOT / "tests")!r})
 import raglab
 from labelled import free_policy, labelled
 trace = labelled(3, {{"tune": 300, "report": 60, "certify": 60}}, steps=None)
-cockpit = raglab.cockpit(trace, free_policy())
+goal = raglab.Goal(targets={{"false_refusal_rate": 0.4, "coverage": 0.5}})
+cockpit = raglab.cockpit(trace, free_policy(), goal=goal)
 cockpit
 """
 LAST = """
@@ -102,14 +103,14 @@ class TestCockpit:
         """While dragging from the axis, at release from the kernel; the saved policy is that of the fresh."""
         before, first = figure(fresh, "coverage"), policy_id(fresh)
         slide(fresh, PATH, 0.95)
-        changed = "(was) => document.querySelector('.rate[data-rate=\"coverage\"] .figures').innerText !== was"
+        changed = "(was) => !was.startsWith(document.querySelector('.rate[data-rate=\"coverage\"] .value').innerText)"
         fresh.wait_for_function(changed, arg=before)  # from the axis, before the kernel knows of it
         assert policy_id(fresh) == first
         during = figure(fresh, "coverage")
         fresh.mouse.up()
         turned(fresh, first)
         after = figure(fresh, "coverage")
-        assert before.split("[")[0] != during.split("[")[0] == after.split("[")[0]
+        assert before != during == after
         moved = policy_id(fresh)
         cockpit_of(fresh).get_by_role("button", name="save YAML").click()
         fresh.wait_for_selector("text=saved policy.yaml")
@@ -150,6 +151,76 @@ class TestCockpit:
         assert slider.get_attribute("aria-valuetext") != value
 
 
+@pytest.fixture
+def window(fresh: Page) -> Iterator[Page]:
+    """The cockpit in a window that a test makes smaller and larger."""
+    yield fresh
+    fresh.set_viewport_size({"width": 1280, "height": 1000})
+    show_pane(fresh, "numbers")
+
+
+class TestLayout:
+    """What is seen in windows of two sizes, JupyterLab's file browser open as it starts."""
+
+    @pytest.mark.parametrize("size", [(1280, 800), (1440, 900)])
+    def test_nothing_is_cut(self, window: Page, size: tuple[int, int]) -> None:
+        """No word, unit or number is wider than its place, in numbers, cases and an open case."""
+        window.set_viewport_size({"width": size[0], "height": size[1]})
+        slide(window, PATH, 0.95)
+        window.mouse.up()
+        window.wait_for_timeout(500)
+        assert cut_elements(window) == []
+        show_pane(window, "cases")
+        assert cut_elements(window) == []
+        cockpit_of(window).locator(".rows > *").first.click()
+        window.wait_for_selector(".raglab-cockpit .case:not([hidden]) >> text=set it")
+        assert cut_elements(window) == []
+        window.keyboard.press("Escape")
+
+    @pytest.mark.parametrize("size", [(1280, 800), (1440, 900), (900, 900)])
+    def test_the_moved_slider_stays_in_view(self, window: Page, size: tuple[int, int]) -> None:
+        """At its release, and in a window of another size; the expected cost is in view beside it or below it."""
+        window.set_viewport_size({"width": 1600, "height": 1000})
+        cockpit_of(window).evaluate("(one) => one.scrollIntoView()")
+        threshold = f'.threshold[data-path="{PATH}"]'
+        first = policy_id(window)
+        slide(window, PATH, 0.95)
+        before = cockpit_of(window).locator(threshold).bounding_box()
+        window.mouse.up()
+        turned(window, first)
+        assert cockpit_of(window).locator(threshold).bounding_box() == before
+        window.set_viewport_size({"width": size[0], "height": size[1]})
+        window.wait_for_timeout(500)
+        cockpit_of(window).evaluate("(one) => one.scrollIntoView()")
+        assert is_within(window, threshold, ".left")
+        assert is_within(window, ".headline", ".centre")
+
+    def test_targets_have_their_numbers(self, window: Page) -> None:
+        """What was asked and what is attained stand in one line, while dragging too."""
+        lines = cockpit_of(window).locator(".target-line")
+        stated = {"false_refusal_rate": "target ≤ 40 %", "coverage": "target ≥ 50 %"}
+        before = lines.all_inner_texts()
+        slide(window, PATH, 0.95)
+        window.wait_for_function("(was) => document.querySelector('.target-line').innerText !== was", arg=before[0])
+        for (rate, start), text in zip(stated.items(), lines.all_inner_texts(), strict=True):
+            attained = cockpit_of(window).locator(f"[data-rate={rate}] .value").inner_text()
+            assert text.startswith(f"{start}, attained {attained}: ")
+        window.mouse.up()
+        window.wait_for_selector(".raglab-cockpit:not(.previewed) .verdict >> text=not met")
+
+    def test_cases_are_marked_in_words_too(self, window: Page) -> None:
+        """A mark of its own for correct and for wrong, with the word in the line below."""
+        slide(window, PATH, 0.6)
+        window.mouse.up()
+        window.wait_for_selector(".raglab-cockpit:not(.previewed)")
+        window.wait_for_timeout(500)
+        show_pane(window, "cases")
+        rows = cockpit_of(window).locator(".rows > *")
+        marks = rows.locator(".correct").all_text_contents()
+        words = [text.partition(" ")[0] for text in rows.locator(".change").all_text_contents()]
+        assert set(zip(marks, words, strict=True)) == {("✓", "correct"), ("✕", "wrong")}
+
+
 class TestFrozen:
     """The page without a kernel."""
 
@@ -166,6 +237,12 @@ class TestFrozen:
         slide(frozen, PATH, 0.95)
         assert figure(frozen, "coverage") != before
         frozen.mouse.up()
+        frozen.set_viewport_size({"width": 390, "height": 844})
+        frozen.wait_for_timeout(300)
+        assert frozen.evaluate("document.documentElement.scrollWidth") == 390
+        assert cut_elements(frozen) == []
+        assert is_within(frozen, f'.threshold[data-path="{PATH}"]', ".left")
+        assert is_within(frozen, ".headline", ".centre")
         assert errors == []
         context.close()
 

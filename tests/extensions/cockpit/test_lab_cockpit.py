@@ -83,6 +83,18 @@ class TestNumbers:
         assert {row["kind"] for row in page["cases"]["rows"]} == {"same"}
         assert all(one["difference"] is None for one in [*page["rates"], page["cost"]])
 
+    def test_correct_cases_are_those_that_pass(self) -> None:
+        """In the list and in a case; without labels nothing is correct or wrong."""
+        cockpit = opened()
+        page = cockpit.page()
+        marks = {row["id"]: row["correct"] for row in page["cases"]["rows"]}
+        rate = next(rate for rate in page["rates"] if rate["name"] == "pass_rate")
+        assert len(marks) == len(cockpit.trace)
+        assert sum(marks.values()) == rate["k"]
+        for case_id, correct in marks.items():
+            assert views.case_view(cockpit.here, case_id, labelled=True)["correct"] is correct
+        assert views.case_view(cockpit.here, next(iter(marks)), labelled=False)["correct"] is None
+
     @pytest.mark.full
     def test_a_thousand_moves_show_what_sweep_says(self) -> None:
         """Any threshold to any value, a thousand times."""
