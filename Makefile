@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-all removal fuzz stress service package lab mlflow bench bench-large bench-index local-llm notebooks docs lock clean
+.PHONY: demo test test-fast test-all removal fuzz stress service package minimum lab mlflow bench bench-large bench-index local-llm notebooks docs lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -47,6 +47,10 @@ service:  ## what requirements-service.txt installs, in an environment of its ow
 
 package: $(READY)  ## sdist and wheel: their files are the tree's, and the wheel runs in an empty environment
 	$(BIN)/python .ci/package.py
+
+FAST ?=
+minimum:  ## the lowest versions that pyproject.toml allows: imports and the README's examples; FAST=1 runs all fast tests
+	$(PYTHON) .ci/minimum.py $(if $(FAST),--fast)
 
 lab: $(READY)  ## JupyterLab on the project, at the first notebook, on this machine only
 	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=. notebooks/01_quickstart.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)

@@ -128,7 +128,7 @@ def test_a_study_is_one_run_over_one_trace(result: TuneResult, mlruns: Path, tmp
     assert result.judged_on.fingerprint not in page.read_text(encoding="utf-8")
     assert data.dataset.profile == f'{{"cases":60,"report":{len(result.judged_on)},"tune":{len(result.tuned_on)}}}'
     data_name, policy_name, day = parent.info.run_name.split(" · ")
-    assert (data_name, policy_name) == ("world", f"{result.selected} {result.policy.policy_id}")
+    assert (data_name, policy_name) == ("world", f"{result.policy.policy_id} {result.selected}")
     assert day == datetime.fromtimestamp(parent.info.start_time / 1000, UTC).date().isoformat()
     assert parent.data.tags["targets"] == "least cost"
     assert sorted(parent.data.metrics)[:3] == list(HEADLINE)

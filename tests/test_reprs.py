@@ -1,17 +1,46 @@
-"""Values in a notebook cell: one short line with the sizes that matter, however large the value."""
+"""Values in a notebook cell: one short line with the sizes that matter, and HTML that any host of notebooks shows."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
+import pytest
+from IPython.core.formatters import DisplayFormatter
 
-from raglab import bandit
+import raglab
+from raglab import bandit, displays
 from raglab.lab.threshold_rescaling import RescaledThresholds
 from raglab.live.response import ResponseRecord
 from raglab.packs import BUNDLED
 from raglab.store.policies import Policy
 
 LONGEST = 400
+SAMPLES = Path(__file__).parent / "data" / "formats-0.1.0"
+
+
+def shown_classes() -> list[type]:
+    """Classes of the package that state HTML of their own."""
+    modules = [importlib.import_module(module.name) for module in pkgutil.walk_packages(raglab.__path__, "raglab.")]
+    kinds = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
+    return sorted(
+        (kind for kind in kinds if kind.__module__.startswith("raglab.") and "_repr_html_" in vars(kind)),
+        key=lambda kind: kind.__qualname__,
+    )
+
+
+def values(name: str) -> Any:
+    """A value that a cell may end with."""
+    trace, policy = raglab.Trace.load(SAMPLES / "trace.parquet"), raglab.Policy.load(SAMPLES / "policy.yaml")
+    if name == "display":
+        return displays.ReliabilityDisplay.from_predictions([1, 0, 1, 0, 1], [0.9, 0.2, 0.7, 0.4, 0.6])
+    if name == "comparison":
+        return raglab.compare(trace, policy, policy.replace("similarity.min_similarity", 0.9))
+    return {"trace": trace, "policy": policy, "decisions": raglab.decide(trace, policy), "case": trace.cases[0]}[name]
 
 
 def test_large_values_are_one_short_line() -> None:
@@ -27,3 +56,23 @@ def test_large_values_are_one_short_line() -> None:
         assert part in repr(value)
         assert len(repr(value)) <= LONGEST
         assert "\n" not in repr(value)
+
+
+def test_what_has_html_has_a_text_too() -> None:
+    """A terminal and a page that shows no HTML have the text."""
+    kinds = shown_classes()
+    assert {"Display", "TuneResult", "AuditLog"} <= {kind.__name__ for kind in kinds}
+    alone = [kind for kind in kinds if not kind.__subclasses__()]  # a base leaves the text to what inherits from it
+    assert [kind.__name__ for kind in alone if kind.__repr__ is object.__repr__] == []
+
+
+@pytest.mark.parametrize("name", ["case", "comparison", "decisions", "display", "policy", "trace"])
+def test_a_host_that_runs_no_script_shows_it_all(name: str) -> None:
+    """VS Code, Colab and GitHub show text or HTML that has no script, loads nothing and waits for no event."""
+    data, _ = DisplayFormatter().format(values(name))
+    assert {"text/plain", "text/html"} <= data.keys()
+    assert not data["text/plain"].startswith("<")
+    page = data["text/html"].lower()
+    active = ("<script", "<link", "<iframe", "javascript:", " onclick", " onload")
+    assert [word for word in active if word in page] == []
+    assert 'src="http' not in page

@@ -142,7 +142,8 @@ def track(
     of = {"all": len(result.judged_on)}
     if result.judged_on is not result.tuned_on:
         of = {"tune": len(result.tuned_on), "report": len(result.judged_on)}
-    policy, today = f"{result.selected} {result.policy.policy_id}", datetime.now(UTC).date()
+    # The id first: MLflow cuts names in its list of runs, and studies often select the same rule.
+    policy, today = f"{result.policy.policy_id} {result.selected}", datetime.now(UTC).date()
     name = f"{corpus[:_NAME_LENGTH]} · {policy} · {today.isoformat()}"
     with _open_run(name, "tune", folder, tags, TrackedData(corpus, trace, of)) as run:
         run.log(

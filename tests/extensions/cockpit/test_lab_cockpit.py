@@ -323,7 +323,11 @@ class TestOddTraces:
         assert {row["label"] for row in page["cases"]["rows"]} == {""}
         assert any("No case has a label" in note for note in cockpit.notes)
         assert "need labels" in cockpit.notes[-1]
-        assert cockpit._repr_mimebundle_()[0]["text/html"]
+        shown = cockpit._repr_mimebundle_()[0]
+        assert shown.keys() == {"application/vnd.jupyter.widget-view+json", "text/plain", "text/html"}
+        assert "<table" in shown["text/html"]  # where no widget is shown
+        assert "<script" not in shown["text/html"]
+        assert shown["text/plain"] == repr(cockpit)
 
     def test_cases_without_a_label_are_left_out_beside_others(self) -> None:
         """And a note says how many."""
