@@ -95,7 +95,8 @@ def folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     text = written(text)
-    return composed(text.casefold()) if _ELSEWHERE.search(text) else text.casefold()
+    # A ligature is parted by folding, and its last letter may then carry the mark that came after it.
+    return written(text.casefold()) if _ELSEWHERE.search(text) else text.casefold()
 
 
 def split_words(text: str, *, underscores: bool = False) -> list[str]:

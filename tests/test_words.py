@@ -12,7 +12,7 @@ from time import process_time
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from raglab.answering.claim_words import claim_words
@@ -141,6 +141,7 @@ class TestLaws:
         assert len({content_terms(form) for form in forms}) == 1
 
     @given(TEXTS)
+    @example("\N{LATIN SMALL LIGATURE FI}\N{COMBINING DOT ABOVE}")
     @settings(max_examples=300, deadline=None)
     def test_no_word_is_empty_or_parted_by_blanks(self, text: str) -> None:
         """A word is not empty, has no blank, and is a word by itself."""

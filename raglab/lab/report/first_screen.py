@@ -285,18 +285,22 @@ def _saving(on: Standing) -> Fact:
     if contest is None:
         text = f"Not known: {subject} is compared with no other policy."
         return Fact(SAVES, text, [f"{own}. {_unit(on.costs, paid)}"])
-    other, gain = cut_text(contest.reference), contest.gain
+    reference, gain = cut_text(contest.reference), contest.gain
     n = f"n = {gain.cases:,} cases"
     texts = {
-        "better": f"{subject} saves {gain.estimate:.3f} of cost a case against {other} "
+        "better": f"{subject} saves {gain.estimate:.3f} of cost a case against {reference} "
         f"(95 % interval {gain.low:.3f} to {gain.high:.3f}, {n}).",
-        "worse": f"Nothing. {subject} costs {-gain.estimate:.3f} a case more than {other} "
+        "worse": f"Nothing. {subject} costs {-gain.estimate:.3f} a case more than {reference} "
         f"(95 % interval {-gain.high:.3f} to {-gain.low:.3f}, {n}).",
-        "open": f"No saving is shown against {other}. The estimate is {gain.estimate:+.3f} of cost a case "
+        "open": f"No saving is shown against {reference}. The estimate is {gain.estimate:+.3f} of cost a case "
         f"(95 % interval {gain.low:+.3f} to {gain.high:+.3f}, which holds 0; {n}).",
-        "same": f"Nothing: {subject} and {other} are one policy.",
+        "same": f"Nothing: {subject} and {reference} are one policy.",
     }
-    both = "" if contest.verdict == "same" else f"; {other} costs {float(rows[contest.reference]['expected_cost']):.3f}"
+    both = (
+        ""
+        if contest.verdict == "same"
+        else f"; {reference} costs {float(rows[contest.reference]['expected_cost']):.3f}"
+    )
     details = [f"{own}{both}. {_unit(on.costs, abs(gain.estimate))}", *_doubts(on, contest)]
     return Fact(
         SAVES,
@@ -349,9 +353,10 @@ def _doubts(on: Standing, contest: PolicyContest) -> list[str]:
     if on.study is not None:
         estimate, base = on.study.held_out_estimate, float(on.study.costs["cross_validated"][on.study.incumbent])
         if contest.verdict == "better" and estimate >= base:
-            other = cut_text(on.study.incumbent)
+            reference = cut_text(on.study.incumbent)
             doubts.append(
-                f"The held-out estimate says otherwise: {estimate:.3f} of cost a case on new cases, {other} {base:.3f}."
+                f"The held-out estimate says otherwise: {estimate:.3f} of cost a case on new cases, "
+                f"{reference} {base:.3f}."
             )
     return doubts
 
@@ -420,8 +425,8 @@ def _unknown(on: Standing) -> list[Fact]:
         texts.append(f"How {on.subject} decides cases {_joined(gaps, 'or')}: these hold none.")
     if lacks := _uncompared_names(judged):
         texts.append(f"Whether {on.subject} is better than {_joined(lacks)}: too many recorded answers are missing.")
-    others = [] if on.is_in_sample else _learned_here(judged)
-    texts += [f"What {cut_text(name)} is worth: {in_sample_note(judged.learned[name])}." for name in others]
+    learned = [] if on.is_in_sample else _learned_here(judged)
+    texts += [f"What {cut_text(name)} is worth: {in_sample_note(judged.learned[name])}." for name in learned]
     return [Fact(UNKNOWN, " ".join(texts), details)] if texts else []
 
 
