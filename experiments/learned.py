@@ -55,8 +55,8 @@ from raglab.extensions.learned_signals.score_models import (
     Recipe,
     choose_recipe,
     fit_score_model,
-    grouped_folds,
 )
+from raglab.lab.held_out_groups import grouped_folds
 from raglab.metrics.intervals import percentile_interval
 from raglab.signals import NAMES, signal
 

@@ -67,6 +67,10 @@ OF_CONFIDENCES: dict[str, Callable[[Any, Any], Any]] = {
     "coverage_at_risk": lambda y, p: metrics.coverage_at_risk(y, p, 0.5),
     "cost_curve": lambda y, p: metrics.cost_curve(y, p, [0.5]),
     "aurc_difference": lambda y, p: metrics.aurc_difference(y, p, SHARES, resamples=20, rng=rng()),
+    "auroc_difference": lambda y, p: metrics.auroc_difference(y, p, SHARES),
+    "mean_auroc_difference": lambda y, p: metrics.mean_auroc_difference(y, p, SHARES, cells=np.arange(N) % 2),
+    "accuracy_at_coverage": lambda y, p: metrics.accuracy_at_coverage(y, p, 0.5),
+    "accuracy_difference": lambda y, p: metrics.accuracy_difference(y, p, SHARES, 0.5),
     "certify": lambda y, p: certify.certify(p, y, alpha=0.5),
 }
 

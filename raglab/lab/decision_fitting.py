@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -20,6 +20,7 @@ from raglab.decision.trace_view import TracePart, TraceView
 from raglab.expected_cost import CLASSES, LIMIT
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.group_fitting import CaseGroups, FittedGroups, check_groups, fit_groups, group_sentences, log_softmax
+from raglab.lab.held_out_groups import grouped_folds, held_groups, held_sentences, is_judged
 from raglab.misuse import takes
 from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
@@ -179,6 +180,7 @@ def fit_model(
     seed: int = 0,
     strengths: Sequence[float] = STRENGTHS,
     least: int = LEAST,
+    fold: NDArray[np.int64] | None = None,
 ) -> FittedModel:
     """Multinomial logistic of the classes on signals, monotone where a direction is declared, calibrated.
 
@@ -188,6 +190,8 @@ def fit_model(
     Args:
       names: of the signals; all that differ between cases and that one arm alone has where not given.
       least: number of cases that would be answered right, and of others, below which nothing is fitted.
+      fold: of each case, from 0, such as leaves whole groups out, [Q]; drawn by the seed, stratified, where not given.
+        Of a stated fold, a case whose class no other fold holds is not judged.
 
     Raises:
       ValueError: fewer than `least` cases that would be answered right or fewer others, or no usable signal.
@@ -209,13 +213,16 @@ def fit_model(
     x = scaled_signals(rows, center, scale)
     directions = tuple(cases.known.signal(name).direction for name in usable_names)
     with _pools().limit(limits=1, user_api="blas"):  # products so small that threads only wait for each other
-        strength, held = _choose_strength(x, cases.classes, directions, strengths, seed)
-        temperature = _temperature(held, cases.classes)
+        parts = stratified_folds(cases.classes, FOLDS, np.random.default_rng(seed)) if fold is None else fold
+        judged = np.ones(len(parts), dtype=np.bool_) if fold is None else is_judged(cases.classes, fold)
+        strength, held = _choose_strength(x, cases.classes, directions, strengths, parts, judged)
+        temperature = _temperature(held[judged], cases.classes[judged])
         weights, bias = _fit_weights(x, cases.classes, directions, strength)
     present = np.isin(np.arange(len(CLASSES)), cases.classes)  # of a class without a case nothing can be learned
     groups = None
     if cases.groups is not None:
-        groups = fit_groups(np.where(present, temperature * held, ABSENT), cases.classes, cases.groups)
+        logits = np.where(present, temperature * held, ABSENT)[judged]
+        groups = fit_groups(logits, cases.classes[judged], cases.groups.rows(judged))
     return FittedModel(
         names=usable_names,
         center=center,
@@ -249,22 +256,26 @@ def _choose_strength(
     classes: NDArray[np.int64],
     directions: Sequence[Direction],
     strengths: Sequence[float],
-    seed: int,
+    fold: NDArray[np.int64],
+    judged: NDArray[np.bool_],
 ) -> tuple[float, NDArray[np.float64]]:
-    """Strength of least cross-validated log-loss, the stronger penalty of equals, and the held-out logits, [Q, 4]."""
-    fold = stratified_folds(classes, FOLDS, np.random.default_rng(seed))
-    every = np.arange(len(classes))
+    """Strength of least cross-validated log-loss, the stronger penalty of equals, and the held-out logits, [Q, 4].
+
+    Args:
+      fold: of each case, from 0, [Q]. judged: whether a case counts in the loss, [Q].
+    """
+    folds, rows = int(fold.max()) + 1, np.flatnonzero(judged)
     best: tuple[float, float, NDArray[np.float64]] | None = None
-    starts: list[NDArray[np.float64] | None] = [None] * FOLDS
+    starts: list[NDArray[np.float64] | None] = [None] * folds
     for strength in sorted(strengths):
         logits = np.zeros((len(classes), len(CLASSES)))
-        for fold_number in range(FOLDS):
+        for fold_number in range(folds):
             rest = fold != fold_number
             weights, bias = _fit_weights(x[rest], classes[rest], directions, strength, starts[fold_number])
             starts[fold_number] = np.concatenate([weights.ravel(), bias])
             logits[~rest] = x[~rest] @ weights.T + bias
             logits[np.ix_(~rest, ~np.isin(np.arange(len(CLASSES)), classes[rest]))] = ABSENT
-        loss = -float(log_softmax(logits)[every, classes].mean())
+        loss = -float(log_softmax(logits)[rows, classes[rows]].mean())
         if best is None or loss < best[0]:
             best = loss, strength, logits
     assert best is not None  # noqa: S101 - strengths is never empty
@@ -522,6 +533,7 @@ def fit_decision(
     signals: Sequence[str] | None = None,
     costs: metrics.Costs | None = None,
     group: str | None = None,
+    groups: str | Sequence[object] | None = None,
     seed: int = 0,
     arm: str | None = None,
 ) -> Policy:
@@ -538,17 +550,24 @@ def fit_decision(
       group: attribute of the cases, such as `tenant` or `language` (`raglab.case_groups.group_value`): each group gets
         a bias of its own, shrunk towards the common policy the more, the fewer its cases and the less groups differ.
         One of fewer than 20 labelled cases, or unknown when it is decided, follows the common policy.
+      groups: what the folds leave out whole: an attribute of the cases, or one value for each case of the trace, in
+        order (scikit-learn's `groups`). Penalty, temperature and group biases then come from cases whose group no fit
+        saw: the probabilities are those of an unseen group. It adds nothing to the policy, other than `group`, which
+        gives each group a bias; both may be stated. There are as many folds as groups where these are fewer than 5.
+        The result does not depend on the order of the cases. With a group for each case it is the fit without
+        `groups`, of other folds: the same weights but for penalty and temperature.
       seed: of the folds in which the penalty is chosen and the probabilities are calibrated.
       arm: which of the trace's arms; the first where not given.
 
     Raises:
       ValueError: an unknown signal or cost, too few cases of a kind, or too many answers missing of cases judged by
-        text, or no case that states the group.
+        text, no case that states the group; fewer than two `groups`, a case without one, or groups of one kind each.
 
     Warns:
-      UserWarning: groups without a bias of their own, with the counts of their cases.
+      UserWarning: groups without a bias of their own, with the counts of their cases; fewer folds than 5, a group that
+        holds more than half of the cases, and cases of a class that one fold holds alone.
 
-    Source: rules S2.17, S2.20, S6.3; Chow 1970, Elkan 2001.
+    Source: rules S2.17, S2.20, S6.3; Chow 1970, Elkan 2001; leave-group-out: Roberts and others 2017.
 
     Example: `raglab.fit_decision(trace, policy, costs={"refuse": {"answered_wrong": 10}})`.
     """
@@ -560,7 +579,15 @@ def fit_decision(
     check_recorded(fitted, plain, arm, "a decision")
     cases = join_decision_cases(list(each_shard(fitted_cases, fitted, plain, arm, group, what="measure")))
     check_groups(cases.groups)
-    model = fit_model(cases, names=signals, seed=seed)
+    fold = None
+    if groups is not None:
+        held = held_groups(trace, fitted, groups, "a decision")
+        order = _case_order(cases, held.number)
+        cases = cases.rows(order)
+        fold = grouped_folds(cases.classes, held.number[order], FOLDS, np.random.default_rng(seed))
+        for sentence in (*held_sentences(held, FOLDS), *_unjudged_sentences(cases.classes, fold)):
+            warn_user(sentence)
+    model = fit_model(cases, names=signals, seed=seed, fold=fold)
     if cases.groups is not None and model.groups is not None:
         for sentence in group_sentences(cases.groups, model.groups.bias):
             warn_user(sentence)
@@ -570,3 +597,34 @@ def fit_decision(
     warn_of_held_back(by_split, "A decision by expected cost")
     decided = decide_by_model(plain, model, fitted.arms[0] if arm is None else arm, costs, hash_queries(queries))
     return with_learned_cases(decided, queries)
+
+
+def _case_order(cases: DecisionCases, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Order of cases by what a fit reads of them, [Q]: sums must not depend on that of the rows.
+
+    Args:
+      numbers: of their groups, [Q].
+    """
+    bias = np.zeros(len(numbers), dtype=np.int64)
+    if cases.groups is not None:
+        bias = np.unique(cases.groups.names, return_inverse=True)[1]
+    return np.lexsort((bias, cases.options_right, cases.can_ask, *cases.signals[::-1], cases.classes, numbers))
+
+
+def _unjudged_sentences(classes: NDArray[np.int64], fold: NDArray[np.int64]) -> Iterator[str]:
+    """What a reader must know of cases that no fit of the folds can judge, with counts.
+
+    Raises:
+      ValueError: none that would be answered right can be judged, or none of the others.
+    """
+    judged, is_right = is_judged(classes, fold), classes == CLASSES.index("right")
+    counts = [int((judged & kind).sum()) for kind in (is_right, ~is_right)]
+    if not min(counts):
+        rule = "groups must leave cases that would be answered right, and others, on both sides of a fold"
+        msg = f"{rule}, got {counts[0]} and {counts[1]} that can be judged; state groups that hold both."
+        raise ValueError(msg)
+    for place, name in enumerate(CLASSES):
+        n = int((~judged & (classes == place)).sum())
+        if n:
+            held = f"{n} cases of the class {name} are in one fold and in no other"
+            yield f"{held}: penalty, temperature and group biases are chosen without them."

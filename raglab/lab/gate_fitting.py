@@ -20,6 +20,7 @@ from raglab.fusion import Model, Part
 from raglab.html_display import Fold, display
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import tune_cases
+from raglab.lab.held_out_groups import held_groups, held_sentences, is_judged
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
 from raglab.misuse import takes
@@ -28,6 +29,7 @@ from raglab.replay import cases_by_shard, decide, each_shard, join_columns
 from raglab.signals import NAMES, SIGNALS
 from raglab.store.case_records import hash_cases
 from raglab.store.policies import Policy
+from raglab.user_warnings import warn_user
 from raglab.values import Status, TraceData, check_labelled, label_codes
 
 if TYPE_CHECKING:
@@ -51,8 +53,8 @@ class FittedGate(NamedTuple):
     """A fitted gate.
 
     policy: the one given, with the gate switched on. model: its parts. p: cross-fitted probabilities of the cases it
-    was fitted on, in their order. quality: calibration in sample beside cross-fitted. fitted_on: their trace, in memory
-    or of shards.
+    was fitted on, in their order. quality: calibration in sample beside cross-fitted; of unseen groups where the folds
+    left groups out. fitted_on: their trace, in memory or of shards.
     """
 
     policy: Policy
@@ -120,6 +122,7 @@ def fit_fused_gate(
     arm: str | None = None,
     method: Method = "logistic",
     folds: int = 5,
+    groups: str | Sequence[object] | None = None,
     seed: int = 0,
 ) -> FittedGate:
     """Fused gate: one probability from all signals, monotone in each, fitted on split `tune` (without splits, on all).
@@ -133,14 +136,22 @@ def fit_fused_gate(
       arm: of the trace; the first where not given.
       method: `logistic` on ranked, standardised signals, or `boosting`, trees of one split under the same monotone
         constraints.
-      folds: of the cross-fit, at least 2.
+      folds: of the cross-fit, at least 2; as many as groups where these are fewer.
+      groups: what the folds leave out whole: an attribute of the cases (`raglab.case_groups.group_value`), or one value
+        for each case of the trace, in order (scikit-learn's `groups`). Calibration, `p` and the cross-fitted row of
+        `quality` are then of unseen groups; without it they flatter where signals identify a group that has the same
+        labels. The parts are those of the fit without `groups`, on another scale.
       seed: of the folds.
 
     Raises:
-      ValueError: fewer than 20 right or 20 wrong cases, folds below 2, signals that rank against the labels, or too
-        many answers missing of cases judged by text.
+      ValueError: fewer than 20 right or 20 wrong cases, folds below 2, signals that rank against the labels, too
+        many answers missing of cases judged by text; fewer than two groups, a case without one, or all right or all
+        wrong cases in one fold.
 
-    Source: rules S2.14, S6.3.
+    Warns:
+      UserWarning: fewer groups than folds, and a group that holds more than half of the cases.
+
+    Source: rules S2.14, S6.3; leave-group-out: Roberts and others 2017.
     """
     if folds < 2:
         msg = f"folds must be at least 2, got {folds}; 5 is usual."
@@ -158,12 +169,15 @@ def fit_fused_gate(
     fit = _fit_function(method)
     ids, by_split = [case.id for cases in cases_by_shard(here) for case in cases], trace_queries(here)
     warn_of_held_back(by_split, "A fused gate")
-    named = np.argsort(np.argsort(ids))
-    order = np.lexsort((named, signals.right, *signals.score[::-1]))  # not that of the rows
-    fold = np.empty(len(order), dtype=np.int64)  # not stratified: see `calibration.folds_of`
-    fold[order] = np.random.default_rng(seed).permutation(np.resize(np.arange(folds), len(order)))
-    held_out = np.full(len(order), np.nan)
-    for number in progress(range(folds), "fit", "fold"):
+    if groups is None:
+        named = np.argsort(np.argsort(ids))
+        order = np.lexsort((named, signals.right, *signals.score[::-1]))  # not that of the rows
+        fold = np.empty(len(order), dtype=np.int64)  # not stratified: see `calibration.folds_of`
+        fold[order] = np.random.default_rng(seed).permutation(np.resize(np.arange(folds), len(order)))
+    else:
+        fold = _group_folds(trace, here, groups, signals.right, folds, seed)
+    held_out = np.full(len(fold), np.nan)
+    for number in progress(range(int(fold.max()) + 1), "fit", "fold"):
         of = fold == number
         part = fit(signals.score[:, ~of], signals.right[~of], signals.names)
         held_out[of] = fusion.logit(signals.score[:, of], part, signals.names)
@@ -187,6 +201,30 @@ def fit_fused_gate(
     )
     fused = with_learned_cases(start.replace("fused", section), queries)
     return FittedGate(policy=fused, model=model, p=p, quality=quality, fitted_on=here)
+
+
+def _group_folds(
+    trace: TraceView,
+    here: TraceView,
+    groups: str | Sequence[object],
+    right: NDArray[np.bool_],
+    folds: int,
+    seed: int,
+) -> NDArray[np.int64]:
+    """Fold of each case of `here`, [Q], whole groups together; not stratified, see `calibration.folds_of`."""
+    held = held_groups(trace, here, groups, "a fused gate")
+    n_folds = min(folds, len(held.names))
+    rng = np.random.default_rng(seed)
+    fold = calibration.folds_of(right, np.zeros(len(right)), folds=n_folds, groups=held.number, rng=rng)
+    alone = ~is_judged(right, fold)
+    if alone.any():
+        kind = "right" if right[alone].any() else "wrong"
+        rule = "groups must leave right and wrong cases in every fit of a fused gate"
+        msg = f"{rule}, got all {int(alone.sum())} {kind} cases in one fold; state groups that hold both."
+        raise ValueError(msg)
+    for sentence in held_sentences(held, folds):
+        warn_user(sentence)
+    return fold
 
 
 @takes(trace="trace", policy="policy")

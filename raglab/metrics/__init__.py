@@ -6,6 +6,14 @@ target (rule S6.2).
 
 from __future__ import annotations
 
+from raglab.metrics.clustered import (
+    PairedDifference,
+    accuracy_at_coverage,
+    accuracy_difference,
+    auroc_difference,
+    auroc_interval,
+    mean_auroc_difference,
+)
 from raglab.metrics.costs import (
     DEFAULT_COSTS,
     DISTINCT_CELL,
@@ -66,7 +74,6 @@ from raglab.metrics.selective import (
     aurc,
     aurc_difference,
     auroc,
-    auroc_interval,
     coverage_at_risk,
     eaurc,
     risk_at_coverage,
@@ -92,14 +99,18 @@ __all__ = [
     "Difference",
     "Interval",
     "PairedCost",
+    "PairedDifference",
     "PairedRates",
     "PairedSizes",
     "Rate",
+    "accuracy_at_coverage",
+    "accuracy_difference",
     "answer_recall",
     "augrc",
     "aurc",
     "aurc_difference",
     "auroc",
+    "auroc_difference",
     "auroc_interval",
     "binomial_p",
     "cases_needed",
@@ -119,6 +130,7 @@ __all__ = [
     "hit_rate",
     "interval_guard",
     "label_counts",
+    "mean_auroc_difference",
     "ndcg",
     "outcome_intervals",
     "outcome_table",

@@ -1,4 +1,4 @@
-"""Selective prediction (algebra): risk-coverage, AURC, AUROC, their bands and differences.
+"""Selective prediction (algebra): risk-coverage, AURC, AUROC, bands of a curve and differences of AURC.
 
 Everything is counted on the levels of the confidence (bands and differences: on sorted cells), from the most
 confident down, and summed in their order: the order of the rows changes no bit. Cases of equal confidence are
@@ -8,7 +8,7 @@ the thresholds never answer it.
 
 from __future__ import annotations
 
-from math import log, nan, sqrt
+from math import nan
 from typing import NamedTuple
 
 import numpy as np
@@ -240,51 +240,6 @@ def coverage_at_risk(correct: ArrayLike, confidence: ArrayLike, risk: float) -> 
 
 STEPS = 64  # of a curve that a simultaneous band is made of: each one more costs width at all others
 CELLS = 2**22  # counts of resamples held at once
-
-
-def auroc_interval(correct: ArrayLike, confidence: ArrayLike, level: float = 0.95) -> Interval:
-    """Confidence interval of `auroc`: DeLong's variance on the logit scale; NaN if there is only one kind.
-
-    Where that variance is 0 or not defined, m disjoint pairs of a right and a wrong case are all that is read,
-    m the rarer kind: at an AUROC of 0 or 1 exactly (all m pairs agree), else by Hoeffding's bound. The variance is a
-    large-sample one: with ten of the rarer kind a 95 % interval may hold in 90 % of samples.
-
-    Args:
-      correct: as for `aurc`, [Q].
-      confidence: as for `aurc`, [Q].
-      level: in (0, 1).
-
-    Raises:
-      ValueError: level outside (0, 1), or as for `aurc`.
-
-    Source: DeLong, DeLong and Clarke-Pearson 1988; Hoeffding 1963.
-
-    Example:
-      >>> low, high = auroc_interval([1, 1, 1, 0, 0, 0], [0.9, 0.8, 0.4, 0.6, 0.3, 0.2])
-      >>> round(float(low), 3), round(float(high), 3)
-      (0.261, 0.995)
-    """
-    from scipy.special import expit, logit, ndtri
-
-    tail = (1.0 - check_level(level)) / 2.0
-    area = auroc(correct, confidence)
-    _, size, wrong = confidence_levels(correct, confidence)
-    right = size - wrong
-    n_right, n_wrong = int(right.sum()), int(wrong.sum())
-    fewer = min(n_right, n_wrong)
-    if not fewer:
-        return Interval(nan, nan)
-    variance = 0.0
-    if fewer > 1:
-        below = (n_wrong - wrong.cumsum() + wrong / 2) / n_wrong - area  # of a right case: wrong ones under it
-        above = (right.cumsum() - right / 2) / n_right - area  # of a wrong case: right ones over it
-        variance = float((right * below**2).sum()) / ((n_right - 1) * n_right)
-        variance += float((wrong * above**2).sum()) / ((n_wrong - 1) * n_wrong)
-    if variance > 0.0:
-        reach = -float(ndtri(tail)) * sqrt(variance) / (area * (1.0 - area))
-        return Interval(expit(logit(area) - reach), expit(logit(area) + reach))
-    reach = sqrt(-log(tail) / (2 * fewer)) if 0.0 < area < 1.0 else 1.0 - tail ** (1.0 / fewer)
-    return Interval(max(0.0, area - reach), min(1.0, area + reach))
 
 
 def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) -> Interval:

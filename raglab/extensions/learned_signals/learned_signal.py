@@ -38,13 +38,13 @@ from raglab.extensions.learned_signals.score_models import (
     ScoreModel,
     choose_recipe,
     fit_score_model,
-    grouped_folds,
     model_record,
     parse_model,
 )
 from raglab.html_display import display
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import LEAST, decision_cases
+from raglab.lab.held_out_groups import grouped_folds
 from raglab.live.measured_signals import add_signals, signal_rows
 from raglab.live.signal_functions import SignalFunction
 from raglab.misuse import takes

@@ -174,42 +174,6 @@ def _trees(x: NDArray[np.float64], y: NDArray[np.bool_], depth: int) -> Trees:
     )
 
 
-def grouped_folds(
-    y: NDArray[np.bool_], groups: NDArray[np.integer[Any]], folds: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Fold of every case, [Q], whole groups together.
-
-    The largest group comes first, equals in a drawn order; each goes to the fold that has the fewest of the label that
-    the group has most of, and then the fewest cases.
-
-    Args:
-      groups: number of each case's group, from 0, [Q].
-
-    Raises:
-      ValueError: fewer than two groups, or folds below 2.
-
-    Example:
-      >>> y, groups = np.array([True, False] * 3), np.array([0, 0, 1, 1, 2, 2])
-      >>> sorted(grouped_folds(y, groups, 3, np.random.default_rng(0)).tolist())
-      [0, 0, 1, 1, 2, 2]
-    """
-    n_groups = int(groups.max(initial=-1)) + 1
-    if folds < 2 or n_groups < 2:
-        msg = f"cross-fitting must have 2 folds and 2 groups of cases or more, got {folds}, {n_groups}; see `groups`."
-        raise ValueError(msg)
-    counts = np.zeros((n_groups, 2), dtype=np.int64)
-    np.add.at(counts, (groups, y.astype(np.int64)), 1)
-    drawn = rng.permutation(n_groups)
-    order = drawn[np.argsort(-counts[drawn].sum(axis=1), kind="stable")]
-    held, fold_of = np.zeros((min(folds, n_groups), 2), dtype=np.int64), np.zeros(n_groups, dtype=np.int64)
-    for group in order:
-        more = int(counts[group].argmax())
-        fold_of[group] = np.lexsort((held.sum(axis=1), held[:, more]))[0]
-        held[fold_of[group]] += counts[group]
-    case_folds: NDArray[np.int64] = fold_of[groups]
-    return case_folds
-
-
 def choose_recipe(
     x: NDArray[np.float64],
     y: NDArray[np.bool_],

@@ -19,10 +19,10 @@ from raglab.extensions.learned_signals.score_models import (
     Trees,
     choose_recipe,
     fit_score_model,
-    grouped_folds,
     model_record,
     parse_model,
 )
+from raglab.lab.held_out_groups import grouped_folds
 
 NAMES = ("a", "b", "c", "flat")
 GROUPS = {"signal": ("a", "b"), "noise": ("c", "flat")}

@@ -10,6 +10,7 @@ import pytest
 from labelled import free_policy, labelled
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
+from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.replay import decide
 from raglab.store.traces import Trace
 from test_lab_group_fitting import with_tenants
@@ -26,3 +27,19 @@ def test_sharded_is_whole(tmp_path: Path) -> None:
     assert policies[0].decision.model.groups is not None
     assert decide(sharded, policies[0]).status.tolist() == decide(trace, policies[0]).status.tolist()
     np.testing.assert_array_equal(*(held_out_cells(view, policies[:1]) for view in (sharded, trace)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_held_out_groups_on_shards(tmp_path: Path) -> None:
+    """Folds of whole groups, by attribute and by values, where shards cut groups and splits."""
+    trace = with_tenants(labelled(3, {"tune": 180, "report": 80}), {"acme": 90, "zeta": 90, "omega": 80}, ())
+    trace = trace.subset(np.random.default_rng(1).permutation(len(trace)))
+    save_shards([trace], tmp_path / "shards", shard=70)
+    sharded = Trace.open(tmp_path / "shards")
+    values = [f"{case.extra['groups']['tenant']} {row % 2}" for row, case in enumerate(trace.cases)]
+    for groups in ("tenant", values):
+        decisions = [fit_decision(view, free_policy(), groups=groups).policy_id for view in (trace, sharded)]
+        gates = [fit_fused_gate(view, free_policy(), groups=groups) for view in (trace, sharded)]
+        assert decisions[0] == decisions[1]
+        assert gates[0].policy.policy_id == gates[1].policy.policy_id
+        np.testing.assert_array_equal(gates[0].p, gates[1].p)

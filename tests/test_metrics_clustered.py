@@ -1,0 +1,325 @@
+"""Paired differences and clusters (raglab.metrics.clustered)."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from raglab.metrics import (
+    PairedDifference,
+    accuracy_at_coverage,
+    accuracy_difference,
+    auroc,
+    auroc_difference,
+    auroc_interval,
+    mean_auroc_difference,
+)
+from raglab.metrics.clustered import answered_cases, auroc_lean, disjoint_pairs, flat_reach, lean_spread, paired_rows
+
+NAN = np.nan
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
+LEVELS = st.sampled_from([0.0, -0.0, 0.25, 0.5, 1.0, NAN])
+ROW = st.tuples(st.booleans(), LEVELS, LEVELS, st.integers(0, 12), st.integers(0, 2))
+ROWS = st.lists(ROW, min_size=2, max_size=40)
+Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+
+
+def world(rng: np.random.Generator, n: int, size: int, *, rule: bool = False) -> Columns:
+    """Right or wrong, two coarse signals and the cluster: cases of a cluster share how hard and how sure they are."""
+    cluster = np.repeat(np.arange(n // size), size)
+    hard, sure = (rng.normal(size=n // size)[cluster] for _ in range(2))
+    right = rng.random(len(cluster)) < 1.0 / (1.0 + np.exp(-1.0 - hard))
+    common = 0.6 * sure + 0.5 * rng.normal(size=len(cluster))
+    first, second = (own * right + common + 0.8 * rng.normal(size=len(cluster)) for own in (1.0, 0.6))
+    first, second = (np.clip(np.round(2.0 * values), -4, 4) for values in (first, second))
+    return right, first, second > 0 if rule else second, cluster
+
+
+def columns(rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
+    """Rows as columns."""
+    return [np.array(column) for column in zip(*rows, strict=True)]
+
+
+def numbers(value: PairedDifference) -> bytes:
+    """Bits of a difference."""
+    return np.array(value[:4], dtype=np.float64).tobytes()
+
+
+# --- AUROC
+
+
+def test_single_clusters_are_delong() -> None:
+    """The paired variance from all pairs of a right and a wrong case, one by one (DeLong 1988, equation 3)."""
+    rng = np.random.default_rng(0)
+    right, *signals, _ = world(rng, 80, 1)
+    pairs = [(s[right][:, None] > s[~right]) + 0.5 * (s[right][:, None] == s[~right]) for s in signals]
+    apart = pairs[0] - pairs[1]
+    variance = apart.mean(axis=1).var(ddof=1) / right.sum() + apart.mean(axis=0).var(ddof=1) / (~right).sum()
+    rows = paired_rows(right, tuple(signals), None)
+    every = np.ones(80, dtype=bool)
+    (one, first), (two, second) = (auroc_lean(rows, rank, every) for rank in rows.rank)
+    parts = ((first.right - second.right, int(right.sum())), (first.wrong - second.wrong, int((~right).sum())))
+    error, df = lean_spread(rows, parts, 80)
+    assert error**2 == pytest.approx(variance, rel=1e-12)
+    assert min(right.sum(), (~right).sum()) - 1 <= df <= 79
+    assert one - two == pytest.approx(apart.mean(), abs=1e-15)
+    assert auroc_difference(right, *signals).value == pytest.approx(auroc(right, signals[0]) - auroc(right, signals[1]))
+
+
+def test_clusters_are_obuchowski() -> None:
+    """Sums of components by cluster as her equations 5 to 7 have them; the covariance is 1 % larger here."""
+    right, first, _, cluster = world(np.random.default_rng(1), 300, 5)
+    pairs = (first[right][:, None] > first[~right]) + 0.5 * (first[right][:, None] == first[~right])
+    area, (m, n) = pairs.mean(), pairs.shape
+    ids = np.arange(60)
+    x = np.array([(pairs.mean(axis=1) - area)[cluster[right] == i].sum() for i in ids])
+    y = np.array([(pairs.mean(axis=0) - area)[cluster[~right] == i].sum() for i in ids])
+    of_x, of_y = len(set(cluster[right].tolist())), len(set(cluster[~right].tolist()))
+    s10, s01 = (x**2).sum() * of_x / ((of_x - 1) * m), (y**2).sum() * of_y / ((of_y - 1) * n)
+    s11 = (x * y).sum() * 60 / 59
+    variance = s10 / m + s01 / n + 2 * s11 / (m * n)
+    rows = paired_rows(right, (first,), cluster)
+    _, lean = auroc_lean(rows, rows.rank[0], np.ones(300, dtype=bool))
+    assert lean_spread(rows, ((lean.right, of_x), (lean.wrong, of_y)), 60)[0] ** 2 == pytest.approx(variance, rel=0.01)
+
+
+def test_copies_of_a_case_are_no_evidence() -> None:
+    """Each case three times, as clusters of three: the interval of the cases alone; unmarked it is far too short."""
+    right, first, second, cluster = world(np.random.default_rng(2), 120, 1)
+    thrice = [np.repeat(column, 3) for column in (right, first, second, cluster)]
+    alone = auroc_difference(right, first, second)
+    marked = auroc_difference(*thrice[:3], clusters=thrice[3])
+    assert np.array(marked[:4]) == pytest.approx(np.array(alone[:4]), abs=1e-12)
+    unmarked = auroc_difference(*thrice[:3])
+    assert unmarked.high - unmarked.low < 0.65 * (alone.high - alone.low)
+    answers = [accuracy_difference(*c[:3], 0.5, clusters=c[3]) for c in ([right, first, second, cluster], thrice)]
+    assert answers[0].value == pytest.approx(answers[1].value, abs=1e-12)
+    assert answers[0].high == pytest.approx(answers[1].high, abs=0.01)
+    ends = [auroc_interval(r, f, clusters=c) for r, f, c in ((right, first, cluster), (*thrice[:2], thrice[3]))]
+    assert np.array(ends[0]) == pytest.approx(np.array(ends[1]), abs=1e-12)
+
+
+@pytest.mark.slow
+def test_it_agrees_with_a_cluster_bootstrap() -> None:
+    """Standard errors of AUROC and accuracy differences against 600 resamples of clusters of five."""
+    rng = np.random.default_rng(3)
+    right, first, second, cluster = world(rng, 500, 5)
+    cells = np.arange(500) % 5
+    draws = []
+    for _ in range(600):
+        rows = (rng.integers(0, 100, 100)[:, None] * 5 + np.arange(5)).ravel()
+        r, a, b, c = right[rows], first[rows], second[rows], cells[rows]
+        by_cell = [auroc(r[c == k], a[c == k]) - auroc(r[c == k], b[c == k]) for k in range(5)]
+        by_rank = auroc(r, a) - auroc(r, b)
+        draws.append((by_rank, np.mean(by_cell), accuracy_at_coverage(r, a, 0.6) - accuracy_at_coverage(r, b, 0.6)))
+    spread = np.std(draws, axis=0)
+    found = [
+        auroc_difference(right, first, second, clusters=cluster),
+        mean_auroc_difference(right, first, second, cells=cells, clusters=cluster),
+        accuracy_difference(right, first, second, 0.6, clusters=cluster),
+    ]
+    widths = np.array([one.high - one.low for one in found]) / (2 * 1.98)
+    assert widths / spread == pytest.approx(np.ones(3), abs=0.15)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("size", [1, 3, 10])
+@pytest.mark.parametrize("kind", ["auroc", "auroc difference", "accuracy", "rule"])
+def test_coverage(kind: str, size: int) -> None:
+    """In 400 samples of 300 cases at least 93 % of the intervals hold the difference of 300,000 cases."""
+    calls = {
+        "auroc": lambda r, a, _, c: tuple(map(float, auroc_interval(r, a, clusters=c))),
+        "auroc difference": lambda r, a, b, c: auroc_difference(r, a, b, clusters=c)[1:3],
+        "accuracy": lambda r, a, b, c: accuracy_difference(r, a, b, 0.5, clusters=c)[1:3],
+        "rule": lambda r, a, b, c: accuracy_difference(r, a, b, clusters=c)[1:3],
+    }
+    right, first, second, _ = world(np.random.default_rng(9), 300_000, size, rule=kind == "rule")
+    truth = {
+        "auroc": lambda: auroc(right, first),
+        "auroc difference": lambda: auroc(right, first) - auroc(right, second),
+        "accuracy": lambda: accuracy_at_coverage(right, first, 0.5) - accuracy_at_coverage(right, second, 0.5),
+        "rule": lambda: accuracy_at_coverage(right, first, second.mean()) - right[second].mean(),
+    }[kind]()
+    samples = (world(np.random.default_rng([7, draw]), 300, size, rule=kind == "rule") for draw in range(400))
+    held = [low <= truth <= high for low, high in (calls[kind](*sample) for sample in samples)]
+    assert np.mean(held) >= 0.93 - 3 * np.sqrt(0.05 * 0.95 / 400)
+
+
+def test_a_mean_over_cells_by_hand() -> None:
+    """Two cells weigh the same; a third with right cases alone is left out, and a fourth with one wrong cluster."""
+    rng = np.random.default_rng(4)
+    right, first, second, cluster = world(rng, 200, 2)
+    cells = np.repeat(["a", "b", "c", "d"], [60, 60, 40, 40])
+    right[120:160] = True
+    right[160:] = np.arange(40) > 1
+    gain = mean_auroc_difference(right, first, second, cells=cells, clusters=cluster)
+    each = [auroc(right[p], first[p]) - auroc(right[p], second[p]) for p in (slice(0, 60), slice(60, 120))]
+    assert gain.value == pytest.approx(np.mean(each), abs=1e-15)
+    assert (gain.cells, gain.cells_left_out, gain.clusters) == (2, 2, 60)
+    assert gain.note == "2 of 4 cells have right or wrong cases in fewer than two clusters and are left out."
+    plain = mean_auroc_difference(right[:120], first[:120], second[:120], cells=cells[:120], clusters=cluster[:120])
+    assert np.array(plain[:4]) == pytest.approx(np.array(gain[:4]), abs=1e-15)
+
+
+def test_one_cell_is_no_cell() -> None:
+    """The mean over one cell is the difference."""
+    right, first, second, cluster = world(np.random.default_rng(5), 100, 2)
+    one = mean_auroc_difference(right, first, second, cells=np.zeros(100), clusters=cluster)
+    assert one == auroc_difference(right, first, second, clusters=cluster)
+
+
+def test_questions_that_models_share_are_clusters() -> None:
+    """The same answers of four models: a mean over models knows no more than one model where clusters span them."""
+    right, first, second, cluster = world(np.random.default_rng(6), 150, 1)
+    tiled = [np.tile(column, 4) for column in (right, first, second, cluster)]
+    cells = np.repeat(np.arange(4), 150)
+    spanning = mean_auroc_difference(*tiled[:3], cells=cells, clusters=tiled[3])
+    assert np.array(spanning[:3]) == pytest.approx(np.array(auroc_difference(right, first, second)[:3]), abs=1e-12)
+    apart = mean_auroc_difference(*tiled[:3], cells=cells)
+    assert apart.high - apart.low < 0.6 * (spanning.high - spanning.low)
+
+
+# --- accuracy at a coverage
+
+
+def test_accuracy_at_a_coverage_by_hand() -> None:
+    """One right alone; then a tie of right and wrong, half of it; 1.5 cases of four; all."""
+    correct, confidence = [1, 1, 0, 0], [0.9, 0.7, 0.7, 0.1]
+    assert accuracy_at_coverage(correct, confidence, 0.25) == 1.0
+    assert accuracy_at_coverage(correct, confidence, 0.5) == 0.75
+    assert accuracy_at_coverage(correct, confidence, 0.375) == pytest.approx(1.25 / 1.5)
+    assert accuracy_at_coverage(correct, confidence, 1.0) == 0.5
+    assert accuracy_at_coverage(correct, [0.9, 0.7, NAN, NAN], 0.5) == 1.0
+    assert np.isnan(accuracy_at_coverage(correct, [0.9, 0.7, NAN, NAN], 0.51))
+
+
+@settings(LAWFUL, max_examples=50)
+@given(rows=st.lists(ROW, min_size=1, max_size=6), place=st.integers(1, 6))
+def test_ties_are_worth_the_mean_of_their_orders(rows: list[tuple[Any, ...]], place: int) -> None:
+    """Of a whole number of cases: the accuracy of the first ones, averaged over every order of the rows."""
+    right, score = columns(rows)[:2]
+    score = np.nan_to_num(score, nan=-1.0)
+    answered = min(place, len(rows))
+    orders = [np.array(order) for order in permutations(range(len(rows)))]
+    firsts = [order[np.argsort(-score[order], kind="stable")][:answered] for order in orders]
+    expected = np.mean([right[first].mean() for first in firsts])
+    assert accuracy_at_coverage(right, score, answered / len(rows)) == pytest.approx(expected, abs=1e-12)
+
+
+@LAWFUL
+@given(rows=ROWS)
+def test_a_rule_is_compared_at_its_own_coverage(rows: list[tuple[Any, ...]]) -> None:
+    """What it answers is what has a 1, whatever the shares of rounding."""
+    right, score, _, cluster, _ = columns(rows)
+    score, rule = np.nan_to_num(score, nan=-1.0), cluster % 2 == 0
+    gain = accuracy_difference(right, score, rule, clusters=cluster)
+    if not rule.any():
+        assert np.isnan(gain.value)
+        assert gain.note == "The rule answers no case."
+        return
+    assert gain.value == pytest.approx(accuracy_at_coverage(right, score, rule.mean()) - right[rule].mean(), abs=1e-12)
+    share = answered_cases(paired_rows(right, (rule,), None, rule=rule.astype(float)), 0, float(rule.mean())).share
+    assert sorted(share.tolist()) == sorted(rule.astype(float).tolist())
+
+
+# --- laws of all
+
+
+@LAWFUL
+@given(rows=ROWS, seed=st.integers(0, 5))
+def test_order_names_and_turns(rows: list[tuple[Any, ...]], seed: int) -> None:
+    """The order of rows and a rising change of a signal change no bit; turned round the ends change places."""
+    right, first, second, cluster, cell = columns(rows)
+    order = np.random.default_rng(seed).permutation(len(rows))
+
+    def found(at: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> list[PairedDifference]:
+        part = right[at], a[at], b[at]
+        return [
+            auroc_difference(*part, clusters=cluster[at]),
+            auroc_difference(*part),
+            mean_auroc_difference(*part, cells=cell[at], clusters=cluster[at]),
+            accuracy_difference(*part, 0.4, clusters=cluster[at]),
+        ]
+
+    plain = found(np.arange(len(rows)), first, second)
+    assert [numbers(one) for one in plain] == [numbers(one) for one in found(order, first**3, second)]
+    for one, turned in zip(plain, found(order, second, first), strict=True):
+        expected = [-one.value, -one.high, -one.low]
+        assert list(turned[:3]) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+        assert not one.low > one.value
+        assert not one.high < one.value
+    ends = [
+        np.array(auroc_interval(right[at], first[at], clusters=cluster[at])) for at in (order, np.arange(len(rows)))
+    ]
+    assert ends[0].tobytes() == ends[1].tobytes()
+
+
+def test_few_clusters_give_no_interval() -> None:
+    """Nine clusters of 30 cases: a value, a note, and no ends."""
+    right, first, second, cluster = world(np.random.default_rng(8), 270, 30)
+    for gain in (
+        auroc_difference(right, first, second, clusters=cluster),
+        accuracy_difference(right, first, second, 0.5, clusters=cluster),
+        mean_auroc_difference(right, first, second, cells=np.arange(270) % 2, clusters=cluster),
+    ):
+        assert np.isfinite(gain.value)
+        assert np.isnan([gain.low, gain.high]).all()
+        assert gain.note == "No interval: 9 clusters are fewer than 10."
+    assert np.isnan(auroc_interval(right, first, clusters=cluster)).all()
+
+
+def test_where_nothing_varies() -> None:
+    """One signal twice: 0 with the reach of 60 pairs without a change; perfect against none: Hoeffding's."""
+    right = np.arange(120) < 60
+    same = auroc_difference(right, np.arange(120), np.arange(120.0))
+    assert (same.value, same.high) == (0.0, pytest.approx(1 - 0.05 ** (1 / 60)))
+    assert "No case moves the difference" in same.note
+    gain = auroc_difference(right, right, np.zeros(120))
+    assert (gain.value, gain.low) == (0.5, pytest.approx(0.5 - np.sqrt(2 * np.log(40) / 60)))
+    equal = accuracy_difference(right, np.arange(120.0), np.arange(120.0), 0.5)
+    assert equal.high == pytest.approx(1 - 0.05 ** (1 / 60))
+    assert flat_reach(0.3, 0, 0.95) == 2.0
+    rows = paired_rows([1, 0, 1, 0, 1], (np.zeros(5),), [0, 0, 1, 2, 2])
+    assert disjoint_pairs(rows, np.ones(5, dtype=bool)) == 1
+
+
+def test_one_kind_alone() -> None:
+    """No AUROC, said in the note; the accuracy is there."""
+    right, first, second, cluster = world(np.random.default_rng(8), 60, 2)
+    gain = auroc_difference(np.ones(60), first, second, clusters=cluster)
+    assert np.isnan(gain[:3]).all()
+    assert gain.note == "There is no AUROC without right and wrong cases."
+    assert mean_auroc_difference(np.ones(60), first, second, cells=cluster % 2).cells_left_out == 2
+    assert accuracy_difference(np.ones(60), first, second, 0.5).value == 0.0
+    right[:] = np.arange(60) > 1
+    lone = auroc_difference(right, first, second, clusters=cluster)
+    assert np.isfinite(lone.value)
+    assert lone.note == "No interval: one cluster holds all cases of a kind."
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"clusters": np.zeros(5)}, r"clusters must be one value a case, got shape \(5,\) for 60"),
+        ({"clusters": ["a", None] * 30}, r"clusters must not be missing, got 30 of 60, the first at position 1"),
+        ({"level": 1.0}, r"level must be in \(0, 1\)"),
+        ({"coverage": 1.2}, r"coverage must be in \(0, 1\], got 1.2"),
+        ({"coverage": 0.0}, r"coverage must be in \(0, 1\], got 0.0"),
+        ({"coverage": None}, r"second must be 0 or 1 where no coverage is stated, got -?\d"),
+    ],
+)
+def test_what_means_nothing(change: dict[str, Any], rule: str) -> None:
+    """Rule, value, remedy."""
+    right, first, second, _ = world(np.random.default_rng(8), 60, 2)
+    with pytest.raises(ValueError, match=rule):
+        accuracy_difference(right, first, second, **{"coverage": 0.5, **change})
+    if "coverage" not in change:
+        for call in (auroc_difference, auroc_interval):
+            with pytest.raises(ValueError, match=rule):
+                call(right, first, *([second] if call is auroc_difference else []), **change)
