@@ -20,7 +20,7 @@ from raglab.policy import PolicyData
 from raglab.values import Case, Chunk, Corpus, TraceData
 
 Kind = Literal[
-    "policy or policies", "named policies", "measured",
+    "policy or policies", "named policies", "measured", "cases or trace",
     "trace", "traces", "policy", "policies", "corpus", "cases", "frame", "path", "table", "text", "numbers", "signals",
     "decisions", "log", "log or path", "system", "system or path", "world", "response",
     "baseline", "reward table", "trace or table", "index folder", "policy or path", "policy file", "direction", "unit",
@@ -68,6 +68,7 @@ _SINGULAR = {
     "corpus": "a corpus",
     "case": "a single case",
     "cases": "cases",
+    "cases or trace": "cases or a trace",
     "frame": "a DataFrame",
     "path": "a path",
     "chunk": "a single chunk",
@@ -96,6 +97,7 @@ _SINGULAR = {
 }
 _ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is meant; the function looks into them
     "cases": frozenset({"list"}),
+    "cases or trace": frozenset({"cases", "list", "trace"}),
     "traces": frozenset({"list"}),
     "policies": frozenset({"list", "named policies"}),
     "policy or policies": frozenset({"policy", "policies", "list", "named policies"}),
@@ -149,6 +151,9 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("cases", "path"): "load them first: raglab.load_cases({})",
     ("cases", "frame"): "load them first: raglab.load_cases(frame)",
     ("cases", "case"): "put it in a list",
+    ("cases or trace", "path"): "load it first: a trace by raglab.Trace.load({0}), cases by raglab.load_cases({0})",
+    ("cases or trace", "frame"): "load it first: questions by raglab.load_cases, hits by raglab.trace_from_frame",
+    ("cases or trace", "case"): "put it in a list",
     ("cases", "plain list"): "make a table of them and load it: raglab.load_cases(pandas.DataFrame(rows))",
     ("frame", "path"): "read it first: pandas.read_csv({})",
     ("frame", "trace"): "a trace needs no conversion: raglab.decide(trace, policy)",
@@ -184,6 +189,7 @@ _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing ne
     "named policies": "name some, such as {{'defaults': raglab.Policy.load()}}",
     "corpus": "load one by raglab.load_corpus(path)",
     "cases": "load some by raglab.load_cases(path or frame)",
+    "cases or trace": "load cases by raglab.load_cases(path or frame), or a trace by raglab.Trace.load(path)",
     "frame": "read one by pandas.read_csv(path), or make one of rows by pandas.DataFrame(rows)",
     "path": "name a file or folder, such as 'out'",
     "table": "name a file or folder, or make a table by pandas.DataFrame(rows)",

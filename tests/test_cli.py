@@ -6,9 +6,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import raglab
 from raglab.cli import app
 from raglab.replay import decide, flips
 from raglab.store.policies import Policy
@@ -126,6 +128,28 @@ def test_remedies_of_tables_name_the_options_of_the_shell(tmp_path: Path) -> Non
         assert told in done.output
 
 
+def test_questions_are_dealt_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`trace --split` deals as `raglab.split` does; wrong shares, and questions that have splits, are refused."""
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+    folder, cases, out = tmp_path / "docs", tmp_path / "cases.csv", tmp_path / "t.parquet"
+    folder.mkdir()
+    (folder / "a.md").write_text("Glass is covered.", encoding="utf-8")
+    rows = [(f"glass word{n} term{n}?", ("ok", "refuse")[n % 2]) for n in range(12)]
+    pd.DataFrame(rows, columns=["query", "label"]).to_csv(cases, index=False)
+    command = ["trace", str(folder), "--cases", str(cases), "--out", str(out), "--quiet", "--arm", "bm25"]
+    for shares, told in (("0.5,0.5", "--split must be the shares"), ("0.5,0.5,0.5", "shares must sum to 1")):
+        done = CliRunner().invoke(app, [*command, "--split", shares])
+        assert (done.exit_code, told in done.output) == (1, True), done.output
+    done = CliRunner().invoke(app, [*command, "--split", "0.5,0.5,0"])
+    assert done.exit_code == 0, done.output
+    dealt = raglab.split(raglab.load_cases(cases), tune=0.5, certify=0.5, report=0)
+    assert [case.split for case in Trace.load(out).cases] == [case.split for case in dealt]
+    frame = pd.DataFrame(rows, columns=["query", "label"]).assign(split="tune")
+    frame.to_csv(cases, index=False)
+    done = CliRunner().invoke(app, [*command, "--split", "0.5,0.5,0"])
+    assert (done.exit_code, "must have no split, got 'tune' in 12 of 12" in done.output) == (1, True), done.output
+
+
 def test_encodings_of_documents_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`trace`, `index` and `add` take that of the documents, of a folder for what is not UTF-8; labels have theirs."""
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
@@ -140,7 +164,7 @@ def test_encodings_of_documents_and_labels(tmp_path: Path, monkeypatch: pytest.M
     assert (done.exit_code, "(--cases-encoding)" in done.output) == (1, True)
     done = CliRunner().invoke(app, [*trace, "--cases-encoding", "cp1252"])
     assert done.exit_code == 0, done.output
-    assert "1 files are read as utf-8 (a.md)" in done.output
+    assert "1 of 2 files beyond ASCII (b.md) are read as cp1252" in done.output
     traced = Trace.load(out)
     assert {chunk.text for chunk in traced.chunks} == {"Öl ist gedeckt.", "Glas für 5 €."}
     assert [case.query for case in traced.cases] == ["Öl?"]

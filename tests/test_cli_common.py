@@ -20,6 +20,7 @@ from raglab.cli.common import (
     parse_columns,
     parse_costs,
     parse_goal,
+    parse_shares,
     parse_target,
     parse_targets,
     write_csv,
@@ -84,6 +85,15 @@ def test_several_columns_in_one_option_are_refused_with_what_is_meant() -> None:
     with pytest.raises(ValueError, match=r"got 2 in .*--columns query=question --columns expect_status=label"):
         parse_columns(["query=question,expect_status=label"])
     assert parse_columns(["query=question, in words"]) == {"query": "question, in words"}
+
+
+def test_shares_of_splits() -> None:
+    """Three numbers; their range and sum are for `raglab.split` to check."""
+    assert parse_shares(None) is None
+    assert parse_shares("0.5, 0.5,0") == {"tune": 0.5, "certify": 0.5, "report": 0.0}
+    for text in ("0.5,0.5", "tune=0.4", "0.4,0.3,x", "", "0.4,0.2,0.2,0.2"):
+        with pytest.raises(ValueError, match=r"--split must be the shares .*, got .*; write --split 0.4,0.3,0.3\."):
+            parse_shares(text)
 
 
 def test_the_doors_take_them(tmp_path: Path) -> None:

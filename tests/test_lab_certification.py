@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 import raglab
 from labelled import free_policy, labelled, shuffled
 from look_files import take_look
-from raglab.certify import cases_needed, certification_chance, certify, hoeffding_bentkus
+from raglab.certify import cases_needed, certification_chance, certify, data_need, hoeffding_bentkus
 from raglab.cli import app
 from raglab.decision.learned_cases import queries_hash
 from raglab.lab.certificate_checks import certificate_defect, check_policy, retrieve_trace
-from raglab.lab.certification import Certification, certify_best, certify_policy, grid
+from raglab.lab.certification import Certification, certify_best, certify_policy, grid, need_line, need_note
 from raglab.lab.certification_texts import certificate_lines, diagnosis
 from raglab.lab.certified_losses import LIKELY, asking_note, counted_losses
 from raglab.lab.looks import recorded_looks
@@ -183,6 +183,57 @@ def test_the_data_need_line_stands_beside(found: Certification) -> None:
     assert "judged by sources" in told
     assert "needs 15 answered cases without an error, 25 with one, 34 with two" in told
     assert f"there are {promise.n} with {promise.k}" in told
+
+
+def test_a_need_that_is_not_met_says_how_many_more_questions() -> None:
+    """10 % takes 22 without an error, 38 with one: of 30 questions 9 count, so 29 more are 97; or 13 more, 44."""
+    one_wrong = need_note("hallucination_rate", data_need(0.1, 9, 1), 30)
+    assert one_wrong.startswith("hallucination_rate ≤ 10.0 % needs 22 answered cases without an error, 38 with one")
+    assert "there are 9 with 1: these certify 36.8 %." in one_wrong
+    assert "at least 29 more are missing, and that without a further error: about 97 more labelled" in one_wrong
+    assert "since 9 of 30 count here. The 11.1 % seen are above the target" in one_wrong
+    right = need_note("hallucination_rate", data_need(0.1, 9, 0), 30)
+    assert "at least 13 more are missing" in right
+    assert right.endswith("about 44 more labelled questions, since 9 of 30 count here.")
+    for need in (data_need(0.1, 22, 0), data_need(0.1, 0, 0)):
+        assert need_note("hallucination_rate", need, 30) == need_line("hallucination_rate", need)
+
+
+@given(st.integers(1, 60), st.integers(0, 8), st.sampled_from([0.05, 0.1, 0.3, 0.5]))
+def test_the_cases_that_are_missing_certify_without_a_further_error(answered: int, wrong: int, alpha: float) -> None:
+    """The number named is enough, and one less is not."""
+    need = data_need(alpha, answered, min(wrong, answered))
+    more = re.search(r"at least ([\d,]+) more are missing", need_note("hallucination_rate", need, 100))
+    assert (more is None) == (need.best <= alpha)
+    if more is not None:
+        n = answered + int(more[1].replace(",", ""))
+        assert upper_bound(need.wrong, n, need.delta) <= alpha < upper_bound(need.wrong, n - 1, need.delta)
+
+
+def test_a_failed_certificate_says_what_is_missing_and_what_a_further_look_costs() -> None:
+    """In its notes as on the command line, once; `again` is named, and of many candidates certify_policy."""
+    trace = labelled(2, {"": 12})
+    alone = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.01})
+    assert alone.notes[0] == need_note("hallucination_rate", alone.needs["hallucination_rate"], 12)
+    assert "\n".join(certificate_lines(alone)).count("needs 230 answered cases") == 1
+    assert any("again=True (--again) must state, and it spends another delta of 0.1." in note for note in alone.notes)
+    many = certify_best(trace, POLICY, targets={"hallucination_rate": 0.01})
+    assert many.certificate.candidates > 1
+    lead = f"{many.certificate.candidates:,} candidates share the delta. raglab.certify_policy tests one policy"
+    assert any(note.startswith(lead) for note in many.notes)
+    passed = certify_policy(labelled(2, {"": 250}), POLICY, targets={"hallucination_rate": 0.9})
+    assert passed.policy is not None
+    assert not any("answered cases" in note for note in passed.notes)
+
+
+@pytest.mark.parametrize(
+    "targets", [0.1, [("hallucination_rate", 0.1)], {"hallucination_rate": "0.1"}, {"hallucination_rate": True}, 0]
+)
+def test_targets_of_another_form_are_refused(targets: Any) -> None:
+    """A number, pairs and a text state no mapping of rates to numbers."""
+    for certify_with in (certify_policy, certify_best):
+        with pytest.raises(TypeError, match=r"targets must map names of rates to numbers, got .*; write targets="):
+            certify_with(labelled(2, {"": 12}), POLICY, targets=targets)
 
 
 def test_what_cannot_be_certified_names_the_nearest_target() -> None:
@@ -586,8 +637,7 @@ def test_the_same_cases_are_not_certified_on_twice_in_silence(trace: Trace, tmp_
         certify_best(trace, targets=other, looks=remembered, **call)
     second = certify_best(trace, targets=other, delta=0.05, looks=remembered, again=True, **call)
     assert (second.certificate.looks, second.certificate.rows["spent"]) == (2, pytest.approx(0.15))
-    assert "Look 2 on these cases" in second.notes[0]
-    assert "probability 0.15" in second.notes[0]
+    assert any("Look 2 on these cases" in note and "probability 0.15" in note for note in second.notes)
     assert certify_best(trace, targets=other, delta=0.05, looks=remembered, **call).certificate.looks == 2
     assert len(recorded_looks(remembered, queries_hash(trace.split("certify").cases))) == 2
 

@@ -329,7 +329,9 @@ def test_cases_kept_for_certificates_are_never_tuned_on() -> None:
     assert {case.split for case in loose.tuned_on.cases} == {None}
     with pytest.raises(ValueError, match="split certify"):
         study_splits(_with_splits(trace, ["certify"] * n), 0)
+    assert "a set of this size can certify a hallucination rate of" in found.size_note
     some = study_splits(_with_splits(trace, [(None, "tune", "report")[row % 3] for row in range(n)]), 0)
+    assert "these cases have no split certify, and a certificate needs questions that tuning did not" in some.size_note
     assert any("without a split are not used" in note for note in some.notes)
 
 

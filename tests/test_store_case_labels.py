@@ -322,6 +322,9 @@ class TestGoldAnswers:
         assert has_gold_answer(load_cases(table().assign(answers=cells))).tolist() == [True, False, False, False]
 
 
+SEVERAL = "of expect_sources all are needed, of expect_sources_any one of them"
+
+
 class TestSeveralFiles:
     """A cell of sources that looks like several files with another separator is no source."""
 
@@ -330,15 +333,21 @@ class TestSeveralFiles:
         """In a frame, a CSV and a frame of hits, with the remedy."""
         for field in ("expect_sources", "expect_sources_any", "selected_sources"):
             frame = table(**{field: [cell, None, None, None]})
-            refusal(lambda frame=frame: load_cases(frame), f"{field} must be texts", "semicolons", "a.md;b.md#2")
+            refusal(lambda frame=frame: load_cases(frame), f"{field} must be texts", "semicolons", SEVERAL)
             frame.to_csv(tmp_path / "c.csv", index=False)
             refusal(lambda: load_cases(tmp_path / "c.csv"), f"{field} must be texts", "semicolons")
             of_hits = hits(**{field: [cell, None, None, None]})
             refusal(
                 lambda frame=of_hits: trace_from_frame(frame),
                 f"{field} must be texts, each path or path#page",
-                "a.md;b.md#2",
+                SEVERAL,
             )
+
+    def test_the_remedy_shows_the_cell_with_semicolons(self) -> None:
+        """As the user has it, and which column means what."""
+        frame = table(expect_sources=["preise.md, Öffnungszeiten.md", None, None, None])
+        remedy = "did you mean several? Write 'preise.md;Öffnungszeiten.md'"
+        refusal(lambda: load_cases(frame), remedy, SEVERAL)
 
     @pytest.mark.parametrize(
         ("cell", "sources"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,68 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=rule):
             raglab.split(cases, **shares)  # type: ignore[arg-type]
+
+
+def own_trace(queries: Sequence[str], labels: Sequence[str]) -> raglab.Trace:
+    """Trace of two hits a case; a question that is repeated is a case each time."""
+    rows = [
+        (f"c{place}", query, hit, score, label)
+        for place, (query, label) in enumerate(zip(queries, labels, strict=True))
+        for hit, score in (("a", 0.9), ("b", 0.4))
+    ]
+    frame = pd.DataFrame(rows, columns=["case_id", "query", "hit_id", "score", "label"])
+    return raglab.trace_from_frame(frame, score="cosine")
+
+
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=20), st.sampled_from(SHARES), st.integers(0, 3))
+@settings(max_examples=25, deadline=None)
+def test_a_trace_is_dealt_as_its_cases_are(queries: list[str], shares: tuple[float, float, float], seed: int) -> None:
+    """Same seed, same splits; equal questions in one split; hits and decisions stay, the fingerprint is its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = own_trace(queries, [LABELS[len(query) % 2] for query in queries])
+        split = raglab.split(trace, **dict(zip(SPLITS, shares, strict=True)), seed=seed)
+    assert isinstance(split, raglab.Trace)
+    assert [case.split for case in split.cases] == dealt(list(trace.cases), shares, seed=seed)
+    assert all(len({case.split for case in split.cases if case.query == query}) == 1 for query in queries)
+    assert all(
+        np.array_equal(before, after, equal_nan=True) for before, after in zip(trace.hits, split.hits, strict=True)
+    )
+    policy = raglab.Policy.load()
+    assert list(raglab.decide(split, policy).frame()["status"]) == list(raglab.decide(trace, policy).frame()["status"])
+    assert split.fingerprint != trace.fingerprint
+    assert all(case.split is None for case in trace.cases)
+
+
+def test_a_trace_of_own_hits_is_dealt_saved_tuned_and_certified(tmp_path: Path) -> None:
+    """End to end: the splits are saved; without them certify_policy names the call that deals them."""
+    rng = np.random.default_rng(3)
+    score = rng.uniform(0, 1, 120).round(2)
+    label = np.where(score + rng.normal(0, 0.1, 120) > 0.4, "ok", "refuse")
+    frame = pd.DataFrame({"query": [f"word{n} term{n} name{n}" for n in range(120)], "hit_id": "p", "score": score})
+    trace = raglab.trace_from_frame(frame.assign(label=label))
+    split = raglab.split(trace, tune=0.5, certify=0.5, report=0)
+    split.save(tmp_path / "own.parquet")
+    again = raglab.Trace.load(tmp_path / "own.parquet")
+    assert [case.split for case in again.cases] == [case.split for case in split.cases]
+    fitted = raglab.fit_decision(again.split("tune"), seed=0)
+    assert raglab.certify_policy(again, fitted, targets={"hallucination_rate": 0.4}).certificate.cases == 60
+    with pytest.raises(ValueError, match=r"was fitted on, got .*: trace = raglab.split\(trace\)\."):
+        raglab.certify_policy(trace, raglab.fit_decision(trace, seed=0), targets={"hallucination_rate": 0.4})
+    with pytest.raises(ValueError, match=r"cases without splits; deal them by trace = raglab.split\(trace\)"):
+        trace.split("tune")
+
+
+def test_traces_that_cannot_be_dealt_are_refused() -> None:
+    """One that has splits, and a table of hits; of shards see tests/extensions/scale."""
+    trace = own_trace(["glass theft", "fire storm", "boat train"], ["ok", "ok", "refuse"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        split = raglab.split(trace)
+        with pytest.raises(ValueError, match=r"must have no split, got .* in 3 of 3"):
+            raglab.split(split)
+    with pytest.raises(TypeError, match=r"got a DataFrame; .*hits by raglab.trace_from_frame"):
+        raglab.split(pd.DataFrame({"query": ["a"]}))  # type: ignore[call-overload]
 
 
 def test_shares_of_numpy_deal_as_plain_ones() -> None:

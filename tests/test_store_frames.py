@@ -33,10 +33,10 @@ def three(**more: Any) -> pd.DataFrame:
     return frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 0.6, "ok"), (CUP, "b", 0.1, "refuse"), **more)
 
 
-def refusal(frame: pd.DataFrame, score: Any = "cosine") -> str:
+def refusal(frame: pd.DataFrame, score: Any = "cosine", columns: Any = None) -> str:
     """Message with which a frame is refused."""
     with pytest.raises(InputError) as caught:
-        trace_from_frame(frame, score=score)
+        trace_from_frame(frame, score=score, columns=columns)
     return str(caught.value)
 
 
@@ -388,8 +388,35 @@ class TestRefused:
         told(refusal(three(team=["x", "y", "y"])), "got 'team'; write frame.drop(columns=")
         told(refusal(three(sourse=["x", "y", "y"])), "got 'sourse'", "rename it to source", 'drop(columns=["sourse"])')
         told(refusal(three(wall_time=[1, 2, 3])), "got 'wall_time'; declare it: ", ", or write frame.drop")
+        for right in ([1, 0, None], [1.0, 0.0, 1.0], [True, False, False]):
+            label = "it holds 0 and 1 alone, as a label does: is it whether the hit is right?"
+            declared = 'Only if it is known before the answer, declare it: signals={"right": {'
+            told(refusal(three(right=right)), "got 'right'", label, "into expect_sources_any", declared)
+        told(refusal(three(ones=[1, 1, 1])), "got 'ones'; declare it: ")
         twice = pd.concat([three(), three()[["score"]]], axis=1)
         told(refusal(twice), "different names, got 'score' twice")
+
+    def test_a_column_of_names_of_hits_is_proposed_as_sources(self) -> None:
+        """In most of its cells a source or hit_id, with the columns that are mapped; elsewhere, or twice, it is not."""
+        hits = three().rename(columns={"hit_id": "dok"})
+        hits["fundstelle"] = [f"{hits['dok'][0]}; x", None, hits["dok"][2]]
+        mapped = 'pass columns={"hit_id": "dok", "expect_sources": "fundstelle"}'
+        message = refusal(hits, columns={"hit_id": "dok"})
+        told(message, "got 'fundstelle'; in 2 of 2 rows it names a source or hit_id of the frame", mapped)
+        told(
+            message, "expect_sources_any where one of several is enough", 'or write frame.drop(columns=["fundstelle"])'
+        )
+        for other in (hits.assign(fundstelle=["x", "y", hits["dok"][2]]), hits.assign(expect_sources="a")):
+            told(refusal(other, columns={"hit_id": "dok"}), "got 'fundstelle'; write frame.drop(")
+
+    def test_a_repeated_hit_is_named_with_the_column_of_the_user(self) -> None:
+        """Of the newcomer: with mapped columns it got None."""
+        hits = pd.DataFrame({"query": ["x", "x"], "dok": ["a.md", "a.md"], "score": [0.9, 0.8]})
+        told(
+            refusal(hits, columns={"hit_id": "dok"}), "row 1, column dok", "a hit must stand once", "got 'a.md' in case"
+        )
+        gap = pd.DataFrame({"query": ["x"], "hit_id": ["a"], "wert": [None]})
+        told(refusal(gap, columns={"score": "wert"}), "column wert", "a hit must have a score")
 
     @pytest.mark.parametrize(
         ("name", "meant"),

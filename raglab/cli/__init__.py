@@ -43,6 +43,7 @@ from raglab.cli.common import (
     parse_columns,
     parse_costs,
     parse_goal,
+    parse_shares,
     parse_targets,
     policy_for,
     say,
@@ -151,6 +152,12 @@ def trace(
         ),
     ] = 0,
     follow_links: FollowLinks = False,
+    shares: Annotated[
+        str | None,
+        typer.Option(
+            "--split", help="Deal questions without splits: shares of tune, certify and report, such as 0.4,0.3,0.3."
+        ),
+    ] = None,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
@@ -158,28 +165,32 @@ def trace(
     from raglab.lab.slice_rates import fusion_weights, ranking
     from raglab.live.trace_building import build_trace
     from raglab.model_files import find_model
+    from raglab.store.case_splits import split
     from raglab.store.loaders import load_cases, load_corpus
 
-    # Retrieval may take hours, so a wrong --out is refused before it.
+    # Retrieval may take hours, so a wrong --out or --split is refused before it.
     keep_inputs(out, corpus, cases, policy)
+    dealt = parse_shares(shares)
     if encoder is not None:
         find_model(encoder, download=download)  # documents are cut by its tokens
+    documents = load_corpus(
+        corpus,
+        columns=parse_columns(corpus_columns, "--corpus-columns"),
+        encoder=encoder,
+        follow_links=follow_links,
+        encoding=encoding,
+    )
+    # SQuAD, BEIR and MT-RAG hold documents and questions in one place.
+    questions = load_cases(
+        cases or corpus,
+        columns=parse_columns(columns),
+        follow_links=follow_links,
+        turns=turns,
+        encoding=cases_encoding,
+    )
     result = build_trace(
-        load_corpus(
-            corpus,
-            columns=parse_columns(corpus_columns, "--corpus-columns"),
-            encoder=encoder,
-            follow_links=follow_links,
-            encoding=encoding,
-        ),
-        # SQuAD, BEIR and MT-RAG hold documents and questions in one place.
-        load_cases(
-            cases or corpus,
-            columns=parse_columns(columns),
-            follow_links=follow_links,
-            turns=turns,
-            encoding=cases_encoding,
-        ),
+        documents,
+        questions if dealt is None else split(questions, **dealt),
         out=out,
         policy=load_policy(policy),
         command=ctx.obj,

@@ -180,6 +180,25 @@ def parse_columns(texts: Sequence[str] | None, option: str = "--columns") -> dic
     return columns or None
 
 
+def parse_shares(text: str | None) -> dict[str, Any] | None:
+    """Shares of `--split`, by split; None where it is not stated. `raglab.split` checks their range and sum.
+
+    Raises:
+      ValueError: no three numbers.
+
+    Example:
+      >>> parse_shares("0.4,0.3,0.3")
+      {'tune': 0.4, 'certify': 0.3, 'report': 0.3}
+    """
+    if text is None:
+        return None
+    try:
+        return dict(zip(("tune", "certify", "report"), map(float, text.split(",")), strict=True))
+    except ValueError:
+        msg = f"--split must be the shares of tune, certify and report, got {text!r:.80}; write --split 0.4,0.3,0.3."
+        raise ValueError(msg) from None
+
+
 def parse_goal(costs: Sequence[str] | None, targets: Sequence[str] | None) -> Goal:
     """Goal of `--cost` and `--target`; without targets where none is given.
 

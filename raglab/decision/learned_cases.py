@@ -274,7 +274,8 @@ def check_unlearned(learned: Learned) -> None:
     if learned.k:
         parts = " and the ".join(learned.parts)
         rule = f"cases must not be those that the {parts} was fitted on"
-        msg = f"{rule}, got {learned.k:,} of {learned.n:,} that are; split the cases into tune and certify."
+        remedy = "deal them into tune and certify before the fit: trace = raglab.split(trace)"
+        msg = f"{rule}, got {learned.k:,} of {learned.n:,} that are; {remedy}."
         raise ValueError(msg)
 
 

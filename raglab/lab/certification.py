@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain, product
+from math import ceil
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -265,6 +267,27 @@ def need_line(name: str, need: DataNeed) -> str:
     )
 
 
+def need_note(name: str, need: DataNeed, n_cases: int) -> str:
+    """`need_line`, and about how many more labelled questions that is where there are too few.
+
+    Args:
+      name: of the rate. need: of it. n_cases: labelled questions there are, whether they count in the rate or not.
+    """
+    line = need_line(name, need)
+    if not need.answered or need.best <= need.alpha:
+        return line
+    more = tests.cases_needed(need.alpha, need.delta, need.wrong) - need.answered
+    questions = ceil(more * n_cases / need.answered)
+    line += (
+        f" So at least {more:,} more are missing, and that without a further error: about {questions:,} more labelled "
+        f"questions, since {need.answered:,} of {n_cases:,} count here."
+    )
+    if need.wrong > need.alpha * need.answered:
+        share = percent(need.wrong / need.answered)
+        line += f" The {share} seen are above the target, so more labels alone will hardly do: fewer errors must."
+    return line
+
+
 @takes(trace="trace", policy="policy")
 def certify_policy(
     trace: StudyTrace,
@@ -432,7 +455,7 @@ def checked_settings(
     looks: str | Path | None,
 ) -> CertificationSettings:
     """Check the settings of a certification."""
-    _check_targets(targets or {}, costs)
+    _check_targets({} if targets is None else targets, costs)
     metrics.check_delta(delta)
     return CertificationSettings(dict(targets or {}), costs, delta, arm, again, None if looks is None else Path(looks))
 
@@ -494,6 +517,7 @@ def _certification(
     judged = JudgedCases(counts.basis, alone, sentence, len(tried))
     tests = tested.failed or tested.promises
     reason = certificate_reason(tests, tested.binding, delta, order.method, judged, certified=tested.certified)
+    needs = _data_needs(tested.promises, terms.level)
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(policy.policy_id for policy, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -524,9 +548,10 @@ def _certification(
         certificate=certificate,
         policy=_certified_policy(tried[tested.chosen], facts, cases) if tested.certified else None,
         table=_candidate_table(offered[0], tried, counts, tested, order, names, terms.level),
-        needs=_data_needs(tested.promises, terms.level),
+        needs=needs,
         nearest=near.alpha,
         notes=(
+            *(need_note(name, need, len(held_out)) for name, need in needs.items() if not tested.certified),
             *filter(None, [status_only_note(alone)]),
             *certificate_notes(
                 certificate, near, order.free_rate, targets, unsplit=cases.held_out_hash == cases.trace_hash
@@ -733,8 +758,17 @@ def _promises(counts: RateCounts, row: int, targets: Mapping[str, float], delta:
 
 
 def _check_targets(targets: Mapping[str, float], costs: metrics.Costs | None) -> None:
+    example = "targets={'hallucination_rate': 0.1}"
+    is_mapping = isinstance(targets, Mapping)
+    wrong = (
+        [alpha for alpha in targets.values() if not isinstance(alpha, Real) or isinstance(alpha, bool)]
+        if is_mapping
+        else [targets]
+    )
+    if wrong:
+        msg = f"targets must map names of rates to numbers, got {wrong[0]!r:.80}; write {example}."
+        raise TypeError(msg)
     if not targets:
-        example = "targets={'hallucination_rate': 0.1}"
         msg = f"targets must name at least one rate, got none; state what is to be promised, such as {example}."
         raise ValueError(msg)
     allowed, most = metrics.OBJECTIVES, float(metrics.cost_matrix(costs).max())

@@ -119,11 +119,18 @@ def certificate_notes(
             "No split tune to learn an order on: every candidate was tested at once (Holm), which costs power; the "
             "cheapest of those that passed was chosen on these very cases, so its cost on them flatters."
         )
+        if certificate.chosen is None and certificate.candidates > 1:
+            notes.append(
+                f"{certificate.candidates:,} candidates share the delta. raglab.certify_policy tests one policy at the "
+                "whole of it and needs far fewer cases; certify_best is for cases with splits tune and certify "
+                "(raglab.split)."
+            )
     if unsplit:
         notes.append("It holds only if no threshold, gate or model of the policy was tuned or fitted on these cases.")
     if certificate.method == "single" and certificate.chosen is None:
         notes.append(
-            "raglab.certify_best (--best) tests the policy's family; on the same cases that is a further look."
+            "raglab.certify_best (--best) tests the policy's family; on the same cases that is a further look, which "
+            f"again=True (--again) must state, and it spends another delta of {certificate.delta:g}."
         )
     # Last, where nothing passed, what the pilot holds within reach; a hint, never a promise (rule S6.9).
     wanted = targets.get(RISK, np.nan)

@@ -29,7 +29,8 @@ def certificate_lines(certification: Certification) -> list[str]:
     if certification.policy is not None:
         lines.append(_chosen_line(certification))
     lines += [_cost_line(promise, certificate.delta) for promise in certificate.promises if promise.name == COST]
-    lines += [need_line(name, need) for name, need in certification.needs.items()]
+    if certification.policy is not None:  # where none was certified, the notes begin with them
+        lines += [need_line(name, need) for name, need in certification.needs.items()]
     return lines + [f"note: {note}" for note in certification.notes]
 
 

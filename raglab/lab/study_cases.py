@@ -172,6 +172,12 @@ def _size_note(trace: TraceView) -> str:
     if not n:
         return f"In plain words: a set of this size can certify nothing. {holds}."
     best = percent(float(metrics.upper_bound(0, n, DELTA)))
+    if held_out is None:
+        return (
+            f"In plain words: these cases have no split certify, and a certificate needs questions that tuning did not "
+            f"see. As many of those, {n} of them answerable, could certify a hallucination rate of {best} at best, if "
+            "all of them were answered without an error and nothing else (exact binomial, 90 % confidence)."
+        )
     return (
         f"In plain words: a set of this size can certify a hallucination rate of {best} at best. {holds}, and so low a "
         "rate takes all of them answered without an error and nothing else answered (exact binomial, 90 % confidence)."

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -128,6 +129,12 @@ def _sources_remedy(_name: str, cells: Sequence[object]) -> str:
         broken = source_rule(source) if isinstance(source, str) else None
         if broken is not None:
             return f"{broken[1]}, in {shown_value(source)}"
+    if items is None and isinstance(cells[0], str) and not cells[0].lstrip().startswith("["):
+        several = ";".join(part.strip() for part in re.split("[,|;]", cells[0]))
+        return (
+            f"did you mean several? Write {shown_value(several)}: of expect_sources all are needed, of "
+            "expect_sources_any one of them"
+        )
     return 'write a list, a JSON list such as ["a.md", "b.md#2"], or a.md;b.md#2'
 
 

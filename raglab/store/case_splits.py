@@ -6,13 +6,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from raglab.canonical import digest
-from raglab.misuse import takes
+from raglab.misuse import kind_of, takes
 from raglab.store.case_labels import SPLITS, plain_question
+from raglab.store.traces import Trace, dealt_trace
 from raglab.text import jaccard
 from raglab.user_warnings import warn_user
 from raglab.values import Case
@@ -23,24 +24,43 @@ _FAR_OFF = 0.05  # of all cases: how far a split may lie from its share before a
 _ROUNDING, _ROUNDING_OF_SUM = 1e-9, 1e-6
 
 
-@takes(cases="cases")
+@overload
+def split(
+    cases: Trace, *, tune: float = ..., certify: float = ..., report: float = ..., seed: int = ..., near: float = ...
+) -> Trace: ...
+
+
+@overload
 def split(
     cases: Sequence[Case],
+    *,
+    tune: float = ...,
+    certify: float = ...,
+    report: float = ...,
+    seed: int = ...,
+    near: float = ...,
+) -> tuple[Case, ...]: ...
+
+
+@takes(cases="cases or trace")
+def split(
+    cases: Sequence[Case] | Trace,
     *,
     tune: float = 0.4,
     certify: float = 0.3,
     report: float = 0.3,
     seed: int = 0,
     near: float = NEAR,
-) -> tuple[Case, ...]:
-    """Cases with a split each: `tune`, `certify` or `report`.
+) -> tuple[Case, ...] | Trace:
+    """Cases, or a trace of them, with a split each: `tune`, `certify` or `report`.
 
     Each label is dealt in these shares. Questions that are near-duplicates, in one step or in several, stay together,
     so that no split holds what another was tuned on. What a case is dealt depends on its question, on the other
     questions and on the seed, not on the order of the cases or their ids.
 
     Args:
-      cases: of `load_cases`, none with a split.
+      cases: of `load_cases`, none with a split; or a trace in memory, such as one of your own hits
+        (`raglab.trace_from_frame`), whose cases are dealt as they would be without it.
       tune: share of the cases that thresholds are tuned on, in [0, 1].
       certify: share of the cases that are certified on, in [0, 1].
       report: share of the cases that are reported on, in [0, 1].
@@ -49,10 +69,10 @@ def split(
         one template, such as "how do I set …", need a higher one: else they all stay together.
 
     Returns:
-      The cases in their order.
+      The cases in their order; of a trace, the trace with them.
 
     Raises:
-      TypeError: no sequence of cases.
+      TypeError: no sequence of cases and no trace in memory.
       ValueError: no case, a case that has a split, shares that do not sum to 1, `near` outside (0, 1], or a seed that
         is no whole number from 0.
 
@@ -66,6 +86,9 @@ def split(
       >>> sorted(case.split for case in split(cases, tune=0.4, certify=0.2, report=0.4))
       ['certify', 'report', 'report', 'tune', 'tune']
     """
+    if isinstance(cases, Trace):
+        about: dict[str, Any] = {"tune": tune, "certify": certify, "report": report, "seed": seed, "near": near}
+        return dealt_trace(cases, split(cases.cases, **about))
     _check_cases(cases)
     shares = _checked_shares({"tune": tune, "certify": certify, "report": report}, len(cases))
     _check_near_and_seed(near, seed)
@@ -113,7 +136,13 @@ def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[i
 
 def _check_cases(cases: object) -> None:
     """Refuse what holds no cases, and cases that have a split."""
-    remedy = "load a table or file by raglab.load_cases, and split its cases before the trace is built"
+    remedy = "load a table or file by raglab.load_cases, or split a trace in memory"
+    if kind_of(cases) == "trace":
+        msg = (
+            f"a trace to split must be in memory, got a {type(cases).__name__}; write raglab.split(trace.loaded()), or "
+            "split the cases before the trace is built."
+        )
+        raise TypeError(msg)
     if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
         of = type(next(case for case in cases if not isinstance(case, Case))) if isinstance(cases, list | tuple) else 0
         value = f"a {type(cases).__name__}" + (f" with a {of.__name__}" if isinstance(of, type) else "")
@@ -126,7 +155,7 @@ def _check_cases(cases: object) -> None:
     if known:
         msg = (
             f"cases to split must have no split, got {known[0]!r} in {len(known):,} of {len(cases):,}; keep these, or "
-            "deal anew: [case._replace(split=None) for case in cases]."
+            "deal anew: [case._replace(split=None) for case in cases], of a trace before it is made."
         )
         raise ValueError(msg)
 

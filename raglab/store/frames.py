@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 from uuid import UUID
@@ -465,7 +466,7 @@ def frame_trace(
     at = _Rows(
         np.ravel_multi_index((case_numbers.of_row, arm_of_row, depth_of_row), shape), np.array(chunk_of_row), shape
     )
-    _check_rows(cells, at, cases, arms)
+    _check_rows(rows, at, cases, arms)
     measurements = _measurements(rows, score)
     rank = _ranks(rows, at, measurements, score)
     hits = _hits_by_distance(cells, at, measurements, rank)
@@ -642,11 +643,7 @@ def _hit_places(
         del places["score"]
     # Unknown columns are refused, not passed over: one may be a measure whose name is misspelt.
     for column in unknown:
-        meant = " or ".join(meant_columns(column, cells))
-        declared = f'signals={{"{_cut(column)}": {{"higher": "surer", "unit": "number"}}}}'
-        measures = all(isinstance(cell, int | float | None) for cell in cells.of(column))
-        remedy = f'{f"rename it to {meant}, or " if meant else ""}write frame.drop(columns=["{_cut(column)}"])'
-        remedy = f"declare it: {declared}, or {remedy}" if measures and not meant else remedy
+        remedy = _unknown_remedy(column, cells, columns or {}, places)
         raise input_error(where, f"columns must be among {', '.join(names)}", remedy, shown_value(column))
     # The score stands for one of the measures; with that column too, two numbers would claim one place.
     twice = _MEASURE_OF_SCORE[score] if score else ""
@@ -654,6 +651,34 @@ def _hit_places(
         rule = f"score={score!r} is the {twice}, which must be given once"
         raise input_error(where, rule, f"drop the column {twice}, or say what the score is", f"a column {twice} too")
     return places
+
+
+def _unknown_remedy(column: str, cells: Cells, columns: Mapping[str, str], places: Mapping[str, str]) -> str:
+    """What a column that is none of ours may be: a misspelt one, sources of cases, a label of hits, or a signal."""
+    drop, meant = f'write frame.drop(columns=["{_cut(column)}"])', " or ".join(meant_columns(column, cells))
+    if meant:
+        return f"rename it to {meant}, or {drop}"
+    values = [cell for cell in cells.of(column) if cell is not None]
+    if values and all(isinstance(cell, str) for cell in values):
+        # Names of documents or passages in most of its cells: what the questions expect, not what was found.
+        known = {cell for field in ("source", "hit_id") if field in places for cell in cells.of(places[field])}
+        named = sum(any(part in known for part in re.split(r"\s*[;,|]\s*", cell)) for cell in values)
+        if 2 * named > len(values) and not {"expect_sources", "expect_sources_any"} & places.keys():
+            stated = "".join(f'"{field}": "{name}", ' for field, name in columns.items())
+            pair = f'"expect_sources": "{_cut(column)}"'
+            lead = f"in {named:,} of {len(values):,} rows it names a source or hit_id of the frame"
+            either = "expect_sources_any where one of several is enough"
+            return f"{lead}: pass columns={{{stated}{pair}}} ({either}), or {drop}"
+    if not all(isinstance(cell, int | float) for cell in values):
+        return drop
+    declared = f'signals={{"{_cut(column)}": {{"higher": "surer", "unit": "number"}}}}'
+    if set(values) != {0, 1}:
+        return f"declare it: {declared}, or {drop}"
+    return (
+        "it holds 0 and 1 alone, as a label does: is it whether the hit is right? As a signal it would feed the label "
+        "back to the policy; write the right hits of each question into expect_sources_any (docs/howto/own_hits.md), "
+        f"and {drop}. Only if it is known before the answer, declare it: {declared}"
+    )
 
 
 def _check_rivals(cells: Cells, columns: Mapping[str, str], places: Mapping[str, str]) -> None:
@@ -695,8 +720,9 @@ def _row_depths(rows: HitRows) -> list[int]:
     return depths
 
 
-def _check_rows(cells: Cells, at: _Rows, cases: Sequence[Case], arms: Sequence[str]) -> None:
+def _check_rows(rows: HitRows, at: _Rows, cases: Sequence[Case], arms: Sequence[str]) -> None:
     """Each case has rows in each arm and depth, not too many: different hits, or one row that says there are none."""
+    cells = rows.cells
 
     def place(cell: int) -> str:
         case, arm, depth = np.unravel_index(cell, at.shape)
@@ -730,8 +756,9 @@ def _check_rows(cells: Cells, at: _Rows, cases: Sequence[Case], arms: Sequence[s
     for wrong, rule in ((mixed, found_nothing), (again, twice)):
         if len(wrong):
             row = int(wrong.min())
-            value = f"{shown_value(cells.of('hit_id')[row])} in {place(int(at.cell[row]))}"
-            raise cells.error(row, "hit_id", rule, "drop the row, or tell the cases apart by case_id", value)
+            value = f"{shown_value(rows.of('hit_id')[row])} in {place(int(at.cell[row]))}"
+            remedy = "drop the row, or tell the cases apart by case_id"
+            raise cells.error(row, rows.places["hit_id"], rule, remedy, value)
 
 
 def _measurements(rows: HitRows, score: Score | None) -> dict[str, NDArray[np.float64]]:
@@ -741,7 +768,7 @@ def _measurements(rows: HitRows, score: Score | None) -> dict[str, NDArray[np.fl
         for row, (hit, value) in enumerate(zip(rows.of("hit_id"), rows.of("score"), strict=True)):
             if hit is not None and value is None:
                 rule, remedy = "a hit must have a score", "drop the row, or empty its hit_id"
-                raise cells.error(row, "score", rule, remedy, "a missing one")
+                raise cells.error(row, rows.places["score"], rule, remedy, "a missing one")
         measurements[_MEASURE_OF_SCORE[score]] = np.array(rows.of("score"), dtype=np.float64)
     l2, cosine = measurements["l2"], measurements["cosine"]
     apart = np.flatnonzero(np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE)

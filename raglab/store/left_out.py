@@ -86,23 +86,18 @@ def warn_of_encodings(folder: Path, encodings: Mapping[Path, str]) -> None:
 
 
 def warn_of_utf_8(folder: Path, encoding: str | None, files: Mapping[str, str]) -> None:
-    """Say once of a folder which files are UTF-8, and are not read in the encoding that the caller states.
+    """Say once of a folder which files are read in the encoding that the caller states, where not all are.
 
     Args:
       encoding: that the caller states. files: path -> encoding that it is read in, of files beyond ASCII.
     """
-    by_encoding = {
-        name: [Path(file).name for file, encoding in files.items() if (encoding == "utf-8") == (name == "utf-8")]
-        for name in ("utf-8", str(encoding))
-    }
-    if by_encoding["utf-8"] and encoding is not None:
-        parts = []
-        for name, names in by_encoding.items():
-            more = ", …" if len(names) > _KINDS_SHOWN else ""
-            first = f" ({', '.join(names[:_KINDS_SHOWN])}{more})" if names else ""
-            parts.append(f"{len(names)} files are read as {name}{first}")
+    names = [Path(file).name for file, name in files.items() if name != "utf-8"]
+    if encoding is not None and len(names) < len(files):
+        more = ", …" if len(names) > _KINDS_SHOWN else ""
+        first = f" ({', '.join(names[:_KINDS_SHOWN])}{more})" if names else ""
         rule = f"in a folder, encoding={encoding!r} is of the files that are not UTF-8"
-        warn_user(visible(f"{folder}: {rule}: {', '.join(parts)}; a file that you name alone is read in it."))
+        text = f"{folder}: {rule}: {len(names)} of {len(files)} files beyond ASCII{first} are read as {encoding}, all "
+        warn_user(visible(f"{text}others as UTF-8; a file that you name alone is read in it."))
 
 
 def warn_of_beside(place: Path, *, follow_links: bool) -> None:

@@ -297,6 +297,15 @@ class Trace(values.TraceData):
         return self.subset(rows)
 
 
+def dealt_trace(trace: Trace, cases: Sequence[Case]) -> Trace:
+    """Trace with its cases in splits; hits and measurements stay as they are, fingerprint and `cases_hash` are its own.
+
+    Args:
+      cases: those of the trace, in their order, each with a split.
+    """
+    return dataclasses.replace(trace, cases=tuple(cases), meta=_partial_meta(trace.meta, cases))
+
+
 def labelled_cases(
     cases: Sequence[Case], labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]
 ) -> tuple[Case, ...]:
@@ -335,7 +344,7 @@ def split_error(name: str, there: Collection[str]) -> ValueError:
     splits = sorted({*there} - {NONE})
     if splits:
         return ValueError(f"split must be one of {', '.join(splits)}, got {name!r}; set `split` in the cases.")
-    remedy = "deal them by raglab.split(cases) before raglab.build_trace, or leave the split out"
+    remedy = "deal them by trace = raglab.split(trace), or leave the split out"
     return ValueError(f"a split must be of cases that have one, got {name!r} of cases without splits; {remedy}.")
 
 
