@@ -268,6 +268,13 @@ class TestTrace:
             for name in (*FLOAT_FIELDS, "rank"):
                 assert getattr(trace.hits, name)[:, place].tobytes() == getattr(alone.hits, name).tobytes()
 
+    def test_no_hit_at_all_comes_back_from_a_file(self, made: Callable[..., Trace], tmp_path: Path) -> None:
+        """Of an arm that compares words, where no question shares one with the corpus."""
+        trace = made([Case("q1", "zzz?"), Case("q2", "yyy?")], arms=("bm25",))
+        assert not len(trace.chunks)
+        trace.save(tmp_path / "t.parquet")
+        assert same(trace, Trace.load(tmp_path / "t.parquet"))
+
     def test_documents_that_the_user_named(self, made: Callable[..., Trace]) -> None:
         """Named documents are all that is found, whole or by page, in every arm; other cases find the rest."""
         trace = made(arms=("hybrid", "dense", "bm25"))

@@ -551,7 +551,7 @@ def content_hash(trace: TraceData) -> str:
             ]
         )
     rows += hashed_content(trace)
-    if trace.vectors is not None:
+    if trace.vectors is not None and len(trace.vectors):  # of no chunk, a file holds none
         total.update(f"vectors{list(trace.vectors.shape)}".encode())
         total.update(trace.vectors.astype(np.float32, order="C").tobytes())
     total.update(canonical_json(rows, ensure_ascii=True).encode())
