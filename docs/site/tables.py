@@ -107,7 +107,7 @@ def gates_page() -> str:
         "A gate compares what was measured for a question with a threshold of the policy. The gates run in this order, "
         "and the first one that fires decides (rule S2.12). The order is `decision.order` of a policy; a gate that is "
         "left out of it is off. This page is generated from `raglab.gates.GATES`.",
-        table(("", "gate", "rule", "judges", "on fire"), rows),
+        table(("", "gate", "rule", "judges", "when it fires"), rows),
         "## Thresholds",
         "The default is that of the default policy, the thresholds of the source documents. A *floor* passes at or "
         "above the threshold, a *ceiling* at or below.",
