@@ -122,7 +122,7 @@ class TestNotes:
         assert f"note: {studied.notes[1]}" in capsys.readouterr().out
         page = studied.report(tmp_path / "page.html").read_text(encoding="utf-8")
         opening = page.partition("<nav")[0]
-        assert "What tuned has switched off" in opening
+        assert "Checks switched off" in opening
         assert "generation, support" in opening
 
     def test_a_policy_that_keeps_its_gates_has_no_such_note(self) -> None:

@@ -355,7 +355,7 @@ class TestParts:
         assert [case.id for case in trace.split("tune").cases] == ["q0", "q2"]
         with pytest.raises(ValueError, match="split must be one of report, tune, got 'certify'"):
             trace.split("certify")
-        with pytest.raises(ValueError, match=r"got 'tune' of cases without splits; .*raglab\.split\(cases\)"):
+        with pytest.raises(ValueError, match=r"got 'tune' of cases without splits; .*raglab\.split\(trace\)"):
             trace.subset([3]).split("tune")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 from uuid import UUID
 
@@ -661,7 +662,8 @@ def _unknown_remedy(column: str, cells: Cells, columns: Mapping[str, str], place
     values = [cell for cell in cells.of(column) if cell is not None]
     if values and all(isinstance(cell, str) for cell in values):
         # Names of documents or passages in most of its cells: what the questions expect, not what was found.
-        known = {cell for field in ("source", "hit_id") if field in places for cell in cells.of(places[field])}
+        held = chain.from_iterable(cells.of(places[field]) for field in ("source", "hit_id") if field in places)
+        known = {cell for cell in held if isinstance(cell, str)}
         named = sum(any(part in known for part in re.split(r"\s*[;,|]\s*", cell)) for cell in values)
         if 2 * named > len(values) and not {"expect_sources", "expect_sources_any"} & places.keys():
             stated = "".join(f'"{field}": "{name}", ' for field, name in columns.items())

@@ -28,6 +28,7 @@ _VALUED = (
     "--corpus-columns",
     "--encoding",
     "--cases-encoding",
+    "--split",
 )
 TRACE_OPTIONS = frozenset({*_VALUED, "--max-depth", "--out", "-o"})
 TRACE_FLAGS = frozenset({"--download", "--follow-links", "--quiet", "-q", "--json"})
