@@ -6,6 +6,7 @@ one document alone has, such as its file name; `#page` may follow.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -13,6 +14,7 @@ from raglab.values import Case, Chunk, TraceData, document_path
 
 EXACT_NAMES = "exact_names"  # key of a trace's meta: see `exact_names`
 _SHOWN = 5  # candidates that a message lists
+_EXTENSION = re.compile(r"(?<=[^/])\.[a-z][a-z0-9]{0,4}$")
 _LENGTH = 80  # characters of a source that a message shows
 
 
@@ -109,6 +111,38 @@ def case_sources(case: Case) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any, *case.selected_sources)))
 
 
+def misspelt_sources(
+    cases: Iterable[Case], documents: Iterable[str], meanings: Mapping[str, Meaning]
+) -> list[tuple[Case, str, str]]:
+    """Cases whose answer may be wrong for a slip in a source: the case, its first such source and the document meant.
+
+    A source that no document among the hits is may just not be retrieved. One that differs from a document in upper
+    case or file extension alone is taken for a slip.
+
+    Args:
+      documents: paths of those of the hits. meanings: of the sources of the cases among them.
+
+    Example:
+      >>> case, documents = Case("q1", "How?", "ok", ("Laundry",)), ["laundry.html"]
+      >>> misspelt_sources([case], documents, source_meanings(["Laundry"], documents))[0][1:]
+      ('Laundry', 'laundry.html')
+    """
+    if all(meaning.documents for meaning in meanings.values()):
+        return []
+    by_name: dict[str, str] = {}
+    for document in sorted(documents):
+        for name in (document, document.rpartition("/")[2]):
+            by_name.setdefault(_loose_name(name), document)
+    near = {
+        source: by_name[loose]
+        for source, meaning in meanings.items()
+        if not meaning.documents
+        and (loose := _loose_name(document_path(source).removesuffix(f"#{meaning.page}"))) in by_name
+    }
+    slips = ((case, [source for source in case_sources(case) if source in near]) for case in cases)
+    return [(case, of[0], near[of[0]]) for case, of in slips if of]
+
+
 def check_clear(cases: Iterable[Case], meanings: Mapping[str, Meaning]) -> None:
     """Stop where a case names a source that several documents have.
 
@@ -173,6 +207,11 @@ def full_sources(sources: Iterable[str], documents: Iterable[str]) -> tuple[str,
         if len(meaning.documents) > 1:
             refuse_unclear(source, meaning)
     return tuple(full_source(meanings[source]) if meanings[source].documents else source for source in named)
+
+
+def _loose_name(path: str) -> str:
+    """Path in lower case without its file extension, which begins with a letter: `v1.2` has none."""
+    return _EXTENSION.sub("", path.casefold())
 
 
 def _plain(source: str) -> str:

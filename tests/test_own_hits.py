@@ -15,6 +15,11 @@ import raglab
 from decided import by_cost
 from raglab.cli import app
 from raglab.decision.refusal_warnings import LEAST_OK
+from raglab.decision.scoring import unretrieved_note
+from raglab.expected_cost import CLASSES
+from raglab.lab.decision_fitting import DecisionCases
+from raglab.lab.study_notes import direction_notes
+from raglab.signals import BUILT_IN, SignalSet, own_signal
 from raglab.store.policies import Policy
 from tfidf import hits
 from worlds import Hit, ask, policy, trace_of
@@ -219,3 +224,139 @@ def test_a_mapped_column_beside_one_of_our_name_is_refused() -> None:
     """Nothing is passed over in silence."""
     with pytest.raises(raglab.InputError, match="query must be one column, got frage and query"):
         raglab.trace_from_frame(USER_HITS.assign(query="q"), columns=MAP, score="cosine")
+
+
+class TestSlipsOfSources:
+    """A source that differs from a document in case or extension alone is a slip, and counts as not retrieved."""
+
+    HITS = pd.DataFrame(
+        {
+            "query": ["How do I wash?", "Where is the bin?", "Who won the cup?", "May I keep a dog?"],
+            "hit_id": ["a", "b", "c", "d"],
+            "source": ["house/Laundry_Room.html", "house/bins.html", "house/bins.html", "house/v1.3"],
+            "score": [0.9, 0.8, 0.1, 0.7],
+            "label": ["ok", "ok", "refuse", "ok"],
+        }
+    )
+
+    def warnings_of(self, *sources: str | None) -> str:
+        """What is warned of with these sources of the questions."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            raglab.trace_from_frame(self.HITS.assign(expect_sources=list(sources)), score="cosine")
+        return "\n".join(str(warning.message) for warning in caught)
+
+    @pytest.mark.parametrize("slip", ["house/Laundry_Room", "laundry_room.md", "HOUSE/LAUNDRY_ROOM.HTML#2"])
+    def test_a_slip_among_right_ones(self, slip: str) -> None:
+        """One of three cases with sources."""
+        text = self.warnings_of(slip, "house/bins.html", None, "house/v1.3")
+        assert "1 of 3 cases with sources name one that is no document among the hits, but is one up to case" in text
+        assert f"the first {slip!r} in case 'q1' beside 'house/Laundry_Room.html': it counts as not retrieved" in text
+
+    def test_all_are_slips(self) -> None:
+        """The near name is said in place of any document."""
+        text = self.warnings_of("Laundry_Room", "house/Bins.html", None, "V1.3")
+        assert "3 of 3 cases with sources" in text
+        assert "none of the" not in text
+
+    def test_a_source_that_is_never_retrieved(self) -> None:
+        """It is normal of hits, and of another version of a page too: no warning."""
+        assert self.warnings_of("house/Laundry_Room.html", "house/keys.html", None, "house/v1.2") == ""
+
+    def test_what_no_policy_can_answer_right(self, tmp_path: Path) -> None:
+        """Stored, the loss is still said: by tune, by a certificate and by the report; a retrieved source is not."""
+        rows = pd.DataFrame({"query": [f"Question {n}?" for n in range(60)], "hit_id": "a", "source": "home.md"})
+        rows["score"], rows["label"] = np.linspace(0.9, 0.1, 60), np.where(np.arange(60) < 40, "ok", "refuse")
+        sources = ["home.md"] * 30 + ["Home.html"] * 4 + ["keys.md"] * 6 + [None] * 20
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            raglab.trace_from_frame(rows.assign(expect_sources=sources), score="cosine").save(tmp_path / "t.parquet")
+            trace = raglab.Trace.load(tmp_path / "t.parquet")
+            note = unretrieved_note(trace)
+            notes = raglab.tune(trace, trials=2).notes
+            certified = raglab.certify_policy(trace, PUBLISHED, targets={"hallucination_rate": 0.5})
+            page = raglab.write_report(trace, {"mine": PUBLISHED}, incumbent="mine", out=tmp_path / "r.html")
+            whole = raglab.trace_from_frame(rows.assign(expect_sources=["home.md"] * 40 + [None] * 20), score="cosine")
+        assert note == (
+            "10 of 40 cases labelled ok with sources expect what none of their hits has, at any depth, the first "
+            "'Home.html' in case 'q31': no policy can answer them right. 4 of them name a source that is a document of "
+            "the hits up to case or file extension, as 'Home.html' beside 'home.md': correct those first."
+        )
+        assert f"Of the cases judged on, {note}" in notes
+        assert note in certified.notes
+        assert "10 of 40 cases labelled ok with sources expect" in page.read_text(encoding="utf-8")
+        assert unretrieved_note(whole) == ""
+
+
+class TestScoresOfNoStatedScale:
+    """A score that nobody states is read as a cosine; where it looks like a distance, a warning says so."""
+
+    @staticmethod
+    def ranked(*, down: bool, name: str = "score") -> pd.DataFrame:
+        """Three questions of two hits; the score falls or rises with the rank."""
+        scores = [0.9, 0.4] if down else [0.4, 0.9]
+        rows = [(f"Question {n}?", hit, scores[hit], hit) for n in range(3) for hit in range(2)]
+        return pd.DataFrame(rows, columns=["query", "hit_id", name, "rank"])
+
+    def test_a_score_that_rises_with_the_rank(self) -> None:
+        """In most cases the later hit has more of it."""
+        with pytest.warns(UserWarning, match="in 3 of 3 cases it rises while the hits get worse by rank") as caught:
+            raglab.trace_from_frame(self.ranked(down=False))
+        text = "".join(str(warning.message) for warning in caught)
+        assert 'signals={"distance": {"column": "score", "higher": "ask", "unit": "distance"}}' in text
+
+    def test_a_name_of_a_distance(self) -> None:
+        """The column that stands for the score."""
+        frame = self.ranked(down=True, name="tfidf_distance")
+        with pytest.warns(UserWarning, match="column tfidf_distance is read as a cosine, .* its name says"):
+            raglab.trace_from_frame(frame, columns={"score": "tfidf_distance"})
+
+    @pytest.mark.parametrize("score", ["cosine", "unstated"])
+    def test_what_is_silent(self, score: Any) -> None:
+        """A score that falls with the rank, and any that is stated."""
+        _silent(raglab.trace_from_frame, self.ranked(down=True).assign(text="a"), score=score)
+        _silent(raglab.trace_from_frame, self.ranked(down=False).assign(text="a"), score="cosine")
+
+    def test_a_score_beyond_its_range_names_the_column(self) -> None:
+        """The remedy can be copied."""
+        frame = self.ranked(down=True, name="bm25_score").assign(bm25_score=200.0)
+        with pytest.raises(raglab.InputError, match=r'\{"own": \{"column": "bm25_score", "higher"'):
+            raglab.trace_from_frame(frame, columns={"score": "bm25_score"})
+
+
+def test_a_signal_declared_the_wrong_way_round() -> None:
+    """A note where its AUROC lies below 0.5 with the whole interval; none the right way round, nor of noise."""
+    right = np.arange(60) < 30
+    values = np.where(right, 0.2, 0.8) + np.arange(60) % 7 / 10
+
+    def notes(higher: str, values: Any = values) -> list[str]:
+        known = SignalSet((*BUILT_IN, own_signal("far", higher=higher, unit="number")))
+        signals = np.full((len(known.names), 60), np.nan)
+        signals[known.place("far")] = values
+        classes = np.where(right, CLASSES.index("right"), CLASSES.index("refuse"))
+        cases = DecisionCases(signals, classes, np.zeros(60, bool), np.zeros(60, bool), known)
+        return direction_notes(cases, ["far"])
+
+    (note,) = notes("surer")
+    assert note.startswith('The signal far is declared with "higher": "surer" and ranks the other way')
+    assert 'declare "higher": "ask".' in note
+    assert notes("ask") == notes("surer", np.arange(60) % 2) == notes("surer", np.nan) == []
+
+
+def test_two_labels_of_one_question_are_named() -> None:
+    """The message has the text of the question and both cases."""
+    cases = pd.DataFrame({"id": ["a", "b"], "query": ["Who pays?"] * 2, "label": ["ok", "refuse"]})
+    with pytest.raises(raglab.InputError, match=r"after 'ok' in 'a', of 'Who pays\?'") as caught:
+        raglab.load_cases(cases)
+    assert "id b" in str(caught.value)
+
+
+def test_costs_of_what_is_right() -> None:
+    """A price of a right refusal is warned of; the default, and a price of an error, are not."""
+    with pytest.warns(
+        UserWarning, match="price of what is right, refuse.refused=1, ambiguous.asked_right=0.5: a right"
+    ):
+        raglab.Goal(costs={"refuse": {"refused": 1}, "ambiguous": {"asked": 0.5}})
+    _silent(raglab.Goal, costs={"ok": {"refused": 1, "answered_wrong": 5}, "refuse": {"refused": 0}})
+    with pytest.raises(ValueError, match="for label in"):
+        raglab.Goal(costs={"answered_wrong": 5})  # type: ignore[dict-item]

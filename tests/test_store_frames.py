@@ -371,13 +371,15 @@ class TestRefused:
         told(message, f"frame: the column {column} is required", "got only", "label", f"rename to {column}")
 
     def test_labels(self) -> None:
-        """A frame has label or expect_status or neither, not both, and no cell of it is missing."""
+        """A frame has label or expect_status or neither, not both; a case without one has a missing cell."""
         assert trace_from_frame(three().drop(columns="label")).cases == (Case("q1", EXCESS), Case("q2", CUP))
         told(
             refusal(three(expect_status=["ok", "ok", "refuse"])),
             "expect_status must be one column, got expect_status and label",
         )
-        told(refusal(three().assign(label=["ok", "ok", None])), "row 2, column label", "must not be missing")
+        for name in ("label", "expect_status"):
+            frame = three().drop(columns="label").assign(**{name: ["ok", "ok", None]})
+            assert [case.expect_status for case in trace_from_frame(frame).cases] == ["ok", None]
 
     def test_an_unknown_column(self) -> None:
         """A column that nobody reads is refused with the nearest name; two of one name are too."""
@@ -500,7 +502,7 @@ class TestRefused:
         ("column", "values", "parts"),
         [
             ("label", ["ok", "yes", "refuse"], ("row 1", "one of ok, refuse, ambiguous", "got 'yes'")),
-            ("label", ["ok", None, "refuse"], ("row 1, column label", "must not be missing")),
+            ("label", ["ok", None, "refuse"], ("row 1, column label", "a case must have one label")),
             ("label", ["ok", "refuse", "refuse"], ("row 1", "a case must have one label", "in row 0", "by case_id")),
             ("query", [EXCESS, None, CUP], ("row 1, column query", "must not be missing")),
             ("query", [EXCESS, 7, CUP], ("row 1, column query", "must be a text of at most", "got 7")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from raglab.decision.answer_text import has_gold_answer, text_cases
 from raglab.decision.measured_trace import once
 from raglab.decision.trace_view import TracePart, TraceView, trace_parts
+from raglab.documents import chunk_sources, known_documents, misspelt_sources, source_meanings
 from raglab.user_warnings import warn_user
-from raglab.values import Case
+from raglab.values import Case, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_LENGTH = 80  # characters of a source that a note shows
 
 
 def status_only(cases: Iterable[Case]) -> NDArray[np.bool_]:
@@ -68,6 +71,73 @@ def status_only_note(alone: NDArray[np.bool_]) -> str:
     """The sentence about cases, [Q], with the reason; '' where every case labelled ok states sources."""
     sentence = status_only_sentence(int(alone.sum()), len(alone))
     return f"{sentence}: labelled ok without sources, they count any answer as correct (S6.3)." if sentence else ""
+
+
+class UnretrievedCases(NamedTuple):
+    """Cases labelled ok of which no hit of an arm, at any depth, has the sources that they expect.
+
+    lacking: each with the first source that it lacks. n_sourced: cases labelled ok that are judged by sources.
+    documents: those of the hits, where a case lacks any.
+    """
+
+    lacking: tuple[tuple[Case, str], ...] = ()
+    n_sourced: int = 0
+    documents: frozenset[str] = frozenset()
+
+
+def unretrieved_note(trace: TraceView, arm: str | None = None) -> str:
+    """How many cases labelled ok no policy can answer right, since no hit has their sources; '' where there are none.
+
+    A trace knows the documents of its hits alone, so nothing is claimed of the corpus.
+
+    Source: rules S6.1, S6.3.
+    """
+    parts = [once(part, f"unretrieved {arm}", partial(_part_unretrieved, part, arm)) for part in trace_parts(trace)]
+    lacking = [pair for part in parts for pair in part.lacking]
+    if not lacking:
+        return ""
+    (first, source), n_sourced = lacking[0], sum(part.n_sourced for part in parts)
+    # Slips are looked for among the documents of all parts, so that the note is the same however a trace is cut.
+    documents = frozenset[str]().union(*(part.documents for part in parts))
+    meanings = source_meanings({source for case, _ in lacking for source in _expects(case)}, documents)
+    slips = misspelt_sources((case for case, _ in lacking), documents, meanings)
+    near = (
+        f" {len(slips):,} of them name a source that is a document of the hits up to case or file extension, as "
+        f"{slips[0][1][:_LENGTH]!r} beside {slips[0][2][:_LENGTH]!r}: correct those first."
+        if slips
+        else ""
+    )
+    return (
+        f"{len(lacking):,} of {n_sourced:,} cases labelled ok with sources expect what none of their hits has, at any "
+        f"depth, the first {source[:_LENGTH]!r} in case {first.id[:_LENGTH]!r}: no policy can answer them right.{near}"
+    )
+
+
+def _part_unretrieved(part: TracePart, arm: str | None) -> UnretrievedCases:
+    if not any(case.expect_status == "ok" and _expects(case) for case in part.cases):
+        return UnretrievedCases()
+    trace: TraceData = part.loaded()
+    documents, by_text = known_documents(trace), text_cases(trace)
+    rows = [row for row, case in enumerate(trace.cases) if case.expect_status == "ok" and not by_text[row]]
+    rows = [row for row in rows if _expects(trace.cases[row])]
+    named = chunk_sources(
+        trace.chunks, source_meanings({source for row in rows for source in _expects(trace.cases[row])}, documents)
+    )
+    lacking = []
+    hit = trace.hits.chunk[:, trace.arm(arm or trace.arms[0])]
+    for row in rows:
+        case = trace.cases[row]
+        there = {source for place in set(hit[row].ravel().tolist()) if place >= 0 for source in named[place]}
+        missing = [source for source in case.expect_sources if source not in there]
+        if not missing and case.expect_sources_any and there.isdisjoint(case.expect_sources_any):
+            missing = [case.expect_sources_any[0]]
+        if missing:
+            lacking.append((case, missing[0]))
+    return UnretrievedCases(tuple(lacking), len(rows), frozenset(documents if lacking else ()))
+
+
+def _expects(case: Case) -> tuple[str, ...]:
+    return (*case.expect_sources, *case.expect_sources_any)
 
 
 def with_headline(table: pd.DataFrame, alone: NDArray[np.bool_]) -> pd.DataFrame:

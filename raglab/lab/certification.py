@@ -31,7 +31,7 @@ from raglab.decision.learned_cases import (
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import gates_off
 from raglab.decision.refusal_warnings import refusal_text
-from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
+from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only, unretrieved_note
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
@@ -280,7 +280,8 @@ def need_note(name: str, need: DataNeed, n_cases: int) -> str:
     questions = ceil(more * n_cases / need.answered)
     line += (
         f" So at least {more:,} more are missing, and that without a further error: about {questions:,} more labelled "
-        f"questions, since {need.answered:,} of {n_cases:,} count here."
+        f"questions, since {need.answered:,} of {n_cases:,} count here; where the cases have splits, new ones go to "
+        "split certify."
     )
     if need.wrong > need.alpha * need.answered:
         share = percent(need.wrong / need.answered)
@@ -552,7 +553,7 @@ def _certification(
         nearest=near.alpha,
         notes=(
             *(need_note(name, need, len(held_out)) for name, need in needs.items() if not tested.certified),
-            *filter(None, [status_only_note(alone)]),
+            *filter(None, [status_only_note(alone), unretrieved_note(held_out, terms.arm)]),
             *certificate_notes(
                 certificate, near, order.free_rate, targets, unsplit=cases.held_out_hash == cases.trace_hash
             ),

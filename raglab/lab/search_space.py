@@ -25,6 +25,7 @@ from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.frames import UNSTATED
 from raglab.store.policies import Policy
 from raglab.thresholds import policy_thresholds
+from raglab.user_warnings import warn_user
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -306,6 +307,7 @@ def published_policy(policy: Policy) -> Policy:
 
 
 HONEST = ("min_coverage", "max_over_ask")  # constraints of every goal that has targets
+RIGHT_OUTCOMES = ("ok.answered_right", "refuse.refused", "ambiguous.asked_right")  # what costs nothing by default
 INFEASIBLE = 1e6  # added to the cost where a target is missed: greater than any cost that a study compares
 
 
@@ -323,6 +325,9 @@ class Goal:
     Raises:
       ValueError: an unknown label, outcome or rate, or a number out of range.
 
+    Warns:
+      UserWarning: costs state a price of a right outcome.
+
     Source: rule S6.7.
 
     Example: a wrong answer to what should be refused costs ten times a failure, and at most 10 % are asked back idly.
@@ -337,7 +342,13 @@ class Goal:
     max_over_ask: float = MAX_OVER_ASK
 
     def __post_init__(self) -> None:
-        metrics.cost_matrix(self.costs)
+        right = metrics.cost_matrix(self.costs)[metrics.DEFAULT_COSTS == 0.0]
+        if right.any():
+            stated = ", ".join(f"{path}={cost:g}" for path, cost in zip(RIGHT_OUTCOMES, right, strict=True) if cost)
+            warn_user(
+                f"costs state a price of what is right, {stated}: a right answer, refusal or question costs 0 usually; "
+                "leave it out."
+            )
         if not isinstance(self.targets, Mapping):
             msg = f"targets must map rate -> highest value, got {self.targets!r}; write {{'over_ask_rate': 0.1}}."
             raise ValueError(msg)  # noqa: TRY004 - a value as any other of a goal

@@ -19,7 +19,7 @@ from raglab.decision.learned_cases import IN_SAMPLE, with_tuned_cases
 from raglab.decision.measured_trace import Measured, held_trace
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
-from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
+from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only, unretrieved_note
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extensions, missing
@@ -71,6 +71,7 @@ from raglab.lab.study_cases import Splits, candidate_cases, label_notes, study_s
 from raglab.lab.study_notes import (
     answer_notes,
     beside_notes,
+    direction_notes,
     group_notes,
     refusal_notes,
     selection_note,
@@ -525,6 +526,8 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
     alone = {"judged": trace_status_only(judged_on)}
     alone |= {"tuned": trace_status_only(tuned_on)} if unseen else {}
     scored = [f"Of the cases {name} on, {note}" for name, rows in alone.items() if (note := status_only_note(rows))]
+    lost = {name: unretrieved_note(judged_on if name == "judged" else tuned_on, arm) for name in alone}
+    scored += [f"Of the cases {name} on, {note}" for name, note in lost.items() if note]
     stopped = [f"Stopped after {search.proposed} of {trials} trials."] if search.proposed < trials else []
     return TuneResult(
         policy=tuned,
@@ -547,6 +550,7 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
             *beside_notes(chosen),
             *group_notes(cases.decided.groups, chosen),
             *scored,
+            *direction_notes(cases.decided, tuned_on.signals),
             *unmeasured_note(judged_on, tuned),
             *stopped,
             *splits.notes,

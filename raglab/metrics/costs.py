@@ -109,7 +109,8 @@ def _cost(path: str, cost: Any) -> float:  # noqa: ANN401 - what a caller may pa
 
 def _misplaced(where: str, value: object) -> str:
     rule = "costs must map label -> outcome -> cost"
-    return f"{rule}, got {value!r} at {where}; write costs={{'ok': {{'answered_wrong': 1}}}}."
+    every = f"{{label: {{'answered_wrong': 5}} for label in {LABELS}}}"
+    return f"{rule}, got {value!r} at {where}; write costs={{'ok': {{'answered_wrong': 5}}}}, or of all labels {every}."
 
 
 def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:

@@ -460,6 +460,7 @@ def _label_conflicts(twice: Sequence[Sequence[tuple[Where, Case]]], n_questions:
     if own:
         (_, first), (where, second) = contradictions[0]
         value = f"{shown_value(_label_text(second))} after {shown_value(_label_text(first))} in {shown_value(first.id)}"
+        value += f", of {shown_value(second.query)}"
         pairs = [f"{shown_value(before.id)} and {shown_value(after.id)}" for (_, before), (_, after) in contradictions]
         remedy = (
             "correct one, or merge them: several sources of one question are one cell, a.md;b.md. "

@@ -261,19 +261,20 @@ def measurement(low: float, high: float, what: str, remedy: str | Callable[[Sequ
     """Column of numbers in a range.
 
     Args:
-      what: a number is, in words. remedy: what to do about numbers beyond the range, also by all of these.
+      what: a number is, in words. remedy: what to do about numbers beyond the range, also by all of these; {column} in
+        it is the name of the column.
     """
 
     def read(cell: object) -> float | None:
         number = _number(cell)
         return number if number is not None and low - ROUNDING <= number <= high + ROUNDING else None
 
-    def advice(_name: str, broken: Sequence[object]) -> str:
+    def advice(name: str, broken: Sequence[object]) -> str:
         cell = broken[0]
         number = _number(cell)
         if number is not None and math.isfinite(number):
             numbers = [value for value in map(_number, broken) if value is not None and math.isfinite(value)]
-            return remedy if isinstance(remedy, str) else remedy(numbers)
+            return (remedy if isinstance(remedy, str) else remedy(numbers)).replace("{column}", name)
         if number is not None:
             return "leave the cell empty where it is not known"
         is_percentage = isinstance(cell, str) and cell.rstrip().endswith("%")

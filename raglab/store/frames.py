@@ -21,6 +21,7 @@ from raglab.documents import (
     check_clear,
     chunk_documents,
     full_source,
+    misspelt_sources,
     source_meanings,
     stated_exact_names,
 )
@@ -67,7 +68,7 @@ UNSTATED: Final = "unstated"  # scale of a score that is read as a cosine becaus
 _NORMALISE = "give the squared distance of unit vectors (normalise them first)"
 
 
-_OWN = 'declare it: score=None, signals={"own": {"column": "score", "higher": "surer", "unit": "number"}}'
+_OWN = 'declare it: score=None, signals={"own": {"column": "{column}", "higher": "surer", "unit": "number"}}'
 MOST_L2, MOST_PERCENT, MOST_LOGIT = 4.0, 100.0, 30.0
 _A_LITTLE = 0.01  # beyond a range: more than rounding in single precision, less than another scale
 _CLIP = "it is rounding? keep it in its range: frame[column].clip({low}, {high})"
@@ -316,8 +317,8 @@ def trace_from_frame(
       `l2` and `cosine` follow from one another where one is not given (rule S1.1). Without both the gates l2, density,
       gap and similarity are off for this trace, and without s_rerank and s_hybrid also confidence; a warning names
       them, and the gates on `signals` decide.
-    - `label` (or `expect_status`): ok, refuse or ambiguous. Without the column the cases are decided and count in no
-      rate.
+    - `label` (or `expect_status`): ok, refuse or ambiguous. Without the column, or where its cell is missing, the cases
+      are decided and count in no rate.
     - `case_id`: of the question; without it each distinct query is a case: q1, q2, …
     - `text`, `source` (path of the document; without it each passage is a document of its own), `page` (from 1),
       `page_label`, `domain`, `doc_type`, `product`, `vendor`, `version` (tags), `entities` (a list, or a text with
@@ -364,7 +365,7 @@ def trace_from_frame(
     Warns:
       UserWarning: gates are off, since nothing was measured for them; splits are mapped; questions are repeated; or
         sources of cases name documents by the end of their path, which are looked for among the documents of the hits
-        alone.
+        alone, or differ from one in upper case or file extension alone.
 
     Source: rules S0.4, S1.1 to S1.4, S2.15, S6.1, S6.5.
 
@@ -382,7 +383,30 @@ def trace_from_frame(
     trace = frame_trace(frame, groups=groups, **about)
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals)
     warn_of_short_sources(name, trace)
+    if score == UNSTATED:
+        _warn_of_distances(name, trace, (columns or {}).get("score", "score"))
     return trace
+
+
+def _warn_of_distances(name: str, trace: Trace, column: str) -> None:
+    """Warn where a score of no stated scale, read as a cosine, looks like a distance: by its name, or by the ranks."""
+    cosine, rank = (part.reshape(-1, part.shape[-1]) for part in (trace.hits.cosine, trace.hits.rank))
+    first = np.where(rank == 0, cosine, np.nan)
+    # Hits of a cell that have another score than its first one, in the direction of the later rank.
+    later = np.where((rank > 0) & ~np.isnan(cosine), cosine - np.nansum(first, axis=1)[:, None], 0.0)
+    n_better, n_worse = int((later.sum(axis=1) > 0.0).sum()), int((later.sum(axis=1) < 0.0).sum())
+    against = n_better > n_worse
+    if not against and "dist" not in column.casefold():
+        return
+    count = f"in {n_better:,} of {n_better + n_worse:,} cases it rises while the hits get worse by rank"
+    why = count if against else "its name says that it is a distance"
+    declared = (
+        f'score=None, signals={{"distance": {{"column": "{_cut(column)}", "higher": "ask", "unit": "distance"}}}}'
+    )
+    warn_user(
+        f"{name}: the column {_cut(column)} is read as a cosine, of which more is better, but {why}; write "
+        f'score="cosine" where it is one, score="l2" of a squared distance of unit vectors, or {declared}.'
+    )
 
 
 def warn_of_short_sources(name: str, trace: Trace) -> None:
@@ -391,7 +415,17 @@ def warn_of_short_sources(name: str, trace: Trace) -> None:
     A frame holds the documents that were hit; another of the same name may stand in the corpus behind it.
     """
     meanings = _meanings(trace.cases, trace.chunks)
-    if meanings and not any(meaning.documents for meaning in meanings.values()):
+    misspelt = misspelt_sources(trace.cases, chunk_documents(trace.chunks), meanings)
+    if misspelt:
+        case, source, document = misspelt[0]
+        expecting = sum(bool(case_sources(case)) for case in trace.cases)
+        warn_user(
+            f"{name}: {len(misspelt):,} of {expecting:,} cases with sources name one that is no document among the "
+            f"hits, but is one up to case or file extension, the first {shown_value(source)} in case "
+            f"{shown_value(case.id)} beside {shown_value(document)}: it counts as not retrieved; write sources as the "
+            "column source has them."
+        )
+    elif meanings and not any(meaning.documents for meaning in meanings.values()):
         warn_user(
             f"{name}: none of the {len(meanings)} sources that cases name is a document among the hits, got "
             f"{shown_value(min(meanings))} beside {shown_value(trace.chunks[0].document) if trace.chunks else 'none'}; "
@@ -448,10 +482,6 @@ def frame_trace(
     user_signals = signal_columns(signals or {}, name)
     places = _hit_places(cells, columns, score, [*(signal.column for signal in user_signals), *groups])
     known = {**HIT_COLUMNS, **({"score": MEASURES[_MEASURE_OF_SCORE[score]]} if score else {})}
-    if (
-        "label" in mapped or places.get("expect_status") == "label"
-    ):  # a column of labels has one in every row; expect_status may leave cases without
-        known["expect_status"] = CASE_COLUMNS["expect_status"]
     rows = HitRows(cells, places, read_columns(cells, places, known))
     warn_of_empty_columns(cells, [*places.values()])
     # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of the trace.
