@@ -23,9 +23,11 @@ from raglab.lab.certificate_checks import certificate_defect, check_policy, retr
 from raglab.lab.certification import Certification, certify_best, certify_policy, grid, need_line, need_note
 from raglab.lab.certification_texts import certificate_lines, diagnosis
 from raglab.lab.certified_losses import LIKELY, asking_note, counted_losses
+from raglab.lab.gate_fitting import case_signals
 from raglab.lab.looks import recorded_looks
 from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.search_space import always_answer
+from raglab.lab.study_cases import study_splits
 from raglab.metrics import cell_costs, cost_matrix, upper_bound
 from raglab.replay import decide, sweep
 from raglab.store.policies import Policy
@@ -109,7 +111,7 @@ def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(trace: T
     other = certify_best(Trace(cases, *_parts(trace)), POLICY, targets=RISK, paths=ONE)
     assert other.table["policy_id"].tolist() == found.table["policy_id"].tolist()
     assert (other.policy, other.certificate.chosen, other.certificate.coverage) == (None, None, 0.0)
-    assert "the first candidate tested fails on hallucination_rate" in other.certificate.reason
+    assert re.search(r"the first candidate tested \(.+\) fails on hallucination_rate", other.certificate.reason)
 
 
 def _parts(trace: Trace) -> tuple[Any, ...]:
@@ -254,7 +256,29 @@ def test_no_target_is_hinted_at_that_always_answering_reaches(wrong: float) -> N
     """Wrong as often whatever the score: 40 % would be certified, and by any policy, so nothing is proposed."""
     hopeless = certify_best(labelled(3, SPLITS, wrong=wrong), POLICY, targets=RISK, paths=ONE)
     assert np.isnan([hopeless.nearest, hopeless.chance]).all()
-    assert "no hallucination_rate up to 0.5" in hopeless.notes[-2]
+    free = sweep(labelled(3, SPLITS, wrong=wrong).split("tune"), [always_answer(POLICY)])["hallucination_rate"][0]
+    (tried,) = re.findall(r"no hallucination_rate up to (\S+) has a chance of 80% or more", hopeless.notes[-2])
+    assert float(tried) < free  # what was not tried is not spoken of: it may be certified
+
+
+def test_a_policy_that_is_not_tested_is_named_with_the_one_in_its_place() -> None:
+    """Too strict to answer 15 of 60 cases: reason and notes say so, and which threshold was tested instead."""
+    trace, strict = labelled(0, {"tune": 150, "certify": 60}), POLICY.replace(*ONE, 0.9)
+    found = certify_best(trace, strict, targets=RISK, paths=ONE)
+    assert strict.policy_id not in found.table["policy_id"].tolist()
+    value = found.table["changed"][0]["similarity.min_similarity"]
+    needs = "hallucination_rate at most 0.15 needs 15 answered cases without an error, and by split tune it would have"
+    (note,) = [text for text in found.notes if text.startswith(f"The policy given is not tested: {needs} about ")]
+    assert note.endswith(f"of 60. Tested first in its place: similarity.min_similarity {value:g}.")
+    n = found.certificate.candidates
+    assert repr(found).endswith(f"{found.certificate.tested} of {n} candidates tested)")
+    hard = certify_best(trace, strict, targets={"hallucination_rate": 0.05}, paths=ONE)
+    assert hard.policy is None
+    value = hard.table["changed"][0]["similarity.min_similarity"]
+    assert f"candidate tested (similarity.min_similarity {value:g}) fails on" in hard.certificate.reason
+    alone = certify_policy(trace, strict, targets={"hallucination_rate": 0.05})
+    assert "the policy fails on" in alone.certificate.reason
+    assert repr(alone).endswith("1 candidate tested)")
 
 
 def test_the_chance_of_a_certificate_by_drawing() -> None:
@@ -503,6 +527,30 @@ def _diagnosed(trace: Trace, alpha: float) -> Any:
     """Diagnosis of the signals of a trace."""
     seen = answer_signals(trace, POLICY)
     return diagnosis(seen.right, seen.score, alpha)
+
+
+def test_what_was_not_measured_is_said_to_be_so_and_own_signals_are_listed() -> None:
+    """A signal without a value is no case of too few; one that speaks for asking is listed negated."""
+    right = np.arange(40) % 2 == 0
+    table = diagnosis(right, {"nowhere": np.full(40, np.nan), "sure": right * 1.0}, 0.2).set_index("signal")
+    assert table.loc["nowhere", "verdict"] == "not measured"
+    assert table["verdict"]["sure"] != "not measured"
+    trace = labelled(0, {"": 30})
+    far = trace.with_signal("far", np.arange(30.0), higher="ask", unit="ratio")
+    assert case_signals(far, POLICY).names == case_signals(trace, POLICY).names
+    signals = case_signals(far, POLICY, directions=("surer", "ask"))
+    assert signals.names[-1] == "-far"
+    np.testing.assert_array_equal(signals.score[-1], -np.arange(30.0))
+
+
+def test_a_study_counts_the_answerable_cases_of_split_certify() -> None:
+    """The note of the study and the report speak of the same cases; without the split there is no count."""
+    trace = labelled(0, {"tune": 40, "certify": 30})
+    n = sum(case.expect_status == "ok" for case in trace.split("certify").cases)
+    splits = study_splits(trace, 0)
+    assert splits.n_certify == n
+    assert f"Its certify split holds {n} answerable cases" in splits.size_note
+    assert study_splits(trace.split("tune"), 0).n_certify is None
 
 
 def test_signals_are_diagnosed() -> None:

@@ -298,6 +298,14 @@ def test_size_limits_what_can_be_certified() -> None:
     assert "would certify 4.8 %" in text
     assert "s at or above 0 answers 47 cases, 1 wrongly" in text
     assert "nothing can be certified" in promises.best_signal_sentence(seen([1.0], [False], [refuse]))
+    # A certificate rests on split certify, not on the cases of the page.
+    kept = promises.best_signal_sentence(here, 15)
+    assert kept.startswith("Were the 15 answerable cases of split certify all answered rightly")
+    assert "would certify 14.2 %" in kept
+    assert (
+        promises.best_signal_sentence(here, 0)
+        == "No case of split certify is labelled ok, so nothing can be certified."
+    )
 
 
 def test_tables_sum_to_the_cases() -> None:
@@ -523,6 +531,10 @@ def test_a_constant_signal_comes_last_among_areas() -> None:
     assert table.head[-1] == "AURC minus that of backwards"
     # It ranks nothing: an area of 0.5 with an interval would say that it was measured.
     assert [cells[1].text for cells in table.rows] == ["0.000", "–"]
+    seen.score["nowhere"] = np.full(12, np.nan)
+    (table,) = parts.signals_section(judged)
+    assert isinstance(table, tables.ReportTable)
+    assert {row[0].text: row[0].small for row in table.rows}["nowhere"] == "not measured"
 
 
 @pytest.mark.full
@@ -554,7 +566,7 @@ def test_late_interaction_is_rank_only() -> None:
 
 def test_incumbent_alone(tmp_path: Path) -> None:
     """Without a tuned policy there is no comparison, and the rest stands."""
-    page = written(tmp_path, some_trace(ROWS), {"mine": Policy.load()}, incumbent="mine")
+    page = written(tmp_path, some_trace(ROWS), {"mine": Policy.load()})
     assert "compared with no other policy" in page
     assert "What changed" not in page
     assert "Here mine meets" not in page
@@ -932,6 +944,41 @@ def test_unsplit_cases_are_flagged() -> None:
         assert facts(judged(some_trace(ROWS, split=split)))[first.CASES].mark == mark
 
 
+def test_checks_that_the_hits_cannot_be_judged_by_are_named_beside_those_that_can() -> None:
+    """The table of changed settings lists all that are switched off; the first screen counts those that act."""
+    full, off = some_trace(ROWS), ("confidence", "gap", "similarity")
+    trace = TraceData(full.cases, full.chunks, full.arms, full.hits, None, {**full.meta, "gates_off": off})
+    these = policies() | {"tuned": Policy.load().without_gates()}
+    shown = facts(report_page._report_data(trace, these, None, "tuned", "defaults", "report"))["Checks switched off"]
+    assert not set(off) & set(shown.text.replace(",", "").replace(".", "").split())
+    assert (
+        "Also switched off, but these hits cannot be judged by them: gap, similarity and confidence." in shown.details
+    )
+
+
+def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cost: Decided) -> None:
+    """Chosen on the cases that judge: with a split certify the next step certifies, without one it deals splits."""
+    trace, these, study = decided_by_cost
+    data = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
+    steps = [facts(data._replace(n_certify=n), in_sample(study))[first.NEXT] for n in (None, 15)]
+    assert "raglab.split(trace) deals its cases into the splits" in steps[0].text
+    assert steps[1].text == "Certify tuned on split certify, on which nothing was fitted or chosen."
+    assert steps[1].code.startswith("raglab.certify_policy(trace, policy, targets=")
+
+
+def test_signals_of_the_trace_are_judged_beside_the_built_in_ones() -> None:
+    """Of both directions, each so that more of it is surer; one that says nothing alone is no score."""
+    made = some_trace(ROWS)
+    full = StoredTrace(made.cases, made.chunks, made.arms, made.hits, None, made.meta)
+    values = np.arange(len(ROWS), dtype=np.float64)
+    own = full.with_signal("sure", values, higher="surer", unit="ratio").with_signal(
+        "far", values, higher="ask", unit="ratio"
+    )
+    score = report_page.answer_signals(own, Policy.load()).score
+    np.testing.assert_array_equal(score["sure"], values)
+    np.testing.assert_array_equal(score["-far"], -values)
+
+
 def test_many_flips_are_counted_not_all_shown() -> None:
     """At most 60 rows, and the count of all."""
     text, table = parts.flips_section(
@@ -946,8 +993,8 @@ def test_many_flips_are_counted_not_all_shown() -> None:
 
 def test_doors_state_the_rule(tmp_path: Path) -> None:
     """No cases, no incumbent and trials without rates each stop with rule and remedy, and write nothing."""
-    with pytest.raises(ValueError, match="policies must hold the incumbent, got tuned"):
-        written(tmp_path, some_trace(ROWS), {"tuned": Policy.load()})
+    with pytest.raises(ValueError, match="policies must hold the incumbent, got tuned, mine"):
+        written(tmp_path, some_trace(ROWS), {"tuned": Policy.load(), "mine": Policy.load()})
     both = {"defaults": Policy.load(), "mine": Policy.load()}
     with pytest.raises(ValueError, match="the tuned one beside the incumbent, got mine and tuned='mien'"):
         written(tmp_path, some_trace(ROWS), both, tuned="mien")

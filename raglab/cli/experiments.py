@@ -369,7 +369,7 @@ def _say_why(trace: StudyTrace, policy: Policy, alpha: float, delta: float, arm:
     counts = trace.counted()
     pilot, split = "tune" in counts, "certify" in counts
     cases = trace.split("tune") if pilot else trace
-    signals = case_signals(candidate_cases(cases, 0), policy, arm)
+    signals = case_signals(candidate_cases(cases, 0), policy, arm, directions=("surer", "ask"))
     # The chance is that of all the cases that there are for a certificate, not of those that are looked at here.
     size = (sum(counts["certify"].values()) if split else len(trace)) / len(signals.right)
     table = diagnosis(signals.right, dict(zip(signals.names, signals.score, strict=True)), alpha, delta, size=size)
@@ -377,7 +377,10 @@ def _say_why(trace: StudyTrace, policy: Policy, alpha: float, delta: float, arm:
     if len(signals.right) < len(cases):
         where += f" ({len(signals.right):,} of {len(cases):,}, drawn by label)"
     where += ", for as many cases as split certify holds" if split else ""
-    say(f"\nwhat each signal could carry for a risk of {alpha:g}, on {where} (chance: of a certificate):")
+    say(
+        f"\nwhat each signal could carry for a risk of {alpha:g}, on {where} (chance: of a certificate; "
+        "-name: less of it is surer):"
+    )
     say(table_text(table.round(3), na_rep="–"))
 
 

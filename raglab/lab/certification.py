@@ -41,6 +41,8 @@ from raglab.lab.certification_notes import (
     certificate_reason,
     look_sentence,
     missing_candidates,
+    threshold_text,
+    untested_note,
 )
 from raglab.lab.certified_losses import (
     COST,
@@ -245,7 +247,9 @@ class Certification(NamedTuple):
 
     def __repr__(self) -> str:
         alone = status_only_sentence(self.status_only, self.certificate.cases)
-        return f"Certification({self.certificate!r}, {len(self.table):,} candidates{f'; {alone}' if alone else ''})"
+        n = self.certificate.candidates
+        tested = f"{self.certificate.tested:,} of {n:,} candidates tested" if n > 1 else "1 candidate tested"
+        return f"Certification({self.certificate!r}, {tested}{f'; {alone}' if alone else ''})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: the certificate, what it needs and what a reader must know."""
@@ -417,7 +421,8 @@ def certify_best(
         offered = listed or _distinct_candidates(family, cases)
         # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
         order = _order(pilot, cases, offered, terms)
-    return _certification(cases, offered, order, terms, notes, replayed if cases.pilot is None else None)
+    measured = replayed if cases.pilot is None else None
+    return _certification(cases, offered, order, terms, notes, measured, is_family=not listed)
 
 
 class CertificationSettings(NamedTuple):
@@ -490,11 +495,14 @@ def _certification(
     terms: CertificationSettings,
     notes: Sequence[str],
     replayed: TraceView | None = None,
+    *,
+    is_family: bool = False,
 ) -> Certification:
     """Test candidates in their order on the cases to certify on, which are looked at here for the first time.
 
     Args:
       replayed: those cases measured, where they are.
+      is_family: whether the candidates are those of one policy, which is the first of them.
     """
     targets, names = terms.targets, list(terms.targets)
     held_out, arm_name = cases.held_out, terms.arm or cases.held_out.arms[0]
@@ -515,7 +523,8 @@ def _certification(
     sentence = look_sentence(look, recorded=terms.looks is not None, again=terms.again)
     if terms.divisor > 1:
         sentence += f"; tested at {terms.level:.3g}, as one of {terms.divisor:,} that these cases may have chosen"
-    judged = JudgedCases(counts.basis, alone, sentence, len(tried))
+    first, untested = _first_tested(offered, tried, order, terms, len(held_out)) if is_family else ("", ())
+    judged = JudgedCases(counts.basis, alone, sentence, len(tried), len(offered), first)
     tests = tested.failed or tested.promises
     reason = certificate_reason(tests, tested.binding, delta, order.method, judged, certified=tested.certified)
     needs = _data_needs(tested.promises, terms.level)
@@ -552,11 +561,13 @@ def _certification(
         needs=needs,
         nearest=near.alpha,
         notes=(
+            *(() if tested.certified else untested),
             *(need_note(name, need, len(held_out)) for name, need in needs.items() if not tested.certified),
             *filter(None, [status_only_note(alone), unretrieved_note(held_out, terms.arm)]),
             *certificate_notes(
                 certificate, near, order.free_rate, targets, unsplit=cases.held_out_hash == cases.trace_hash
             ),
+            *(untested if tested.certified else ()),
             *missing_candidates(tried, counts, tested.chosen),
             *unmeasured_note(held_out, offered[0]),
             *order.notes,
@@ -566,6 +577,20 @@ def _certification(
         chance=near.chance,
         status_only=int(alone.sum()),
     )
+
+
+def _first_tested(
+    offered: Sequence[Policy], tried: Sequence[Policy], order: TestOrder, terms: CertificationSettings, n_cases: int
+) -> tuple[str, tuple[str, ...]]:
+    """Which candidate of a policy's family is tested first, and a note where the policy itself is not tested."""
+    start = offered[0]
+    if tried[0].policy_id == start.policy_id:
+        return "the policy given", ()
+    text = threshold_text(start, tried[0])
+    if order.pilot is None or 0 in order.places:
+        return text, ()
+    note = untested_note(order.pilot, terms.targets, terms.level, size=order.size, n_cases=n_cases, tested=text)
+    return text, (note,)
 
 
 def _noted_look(

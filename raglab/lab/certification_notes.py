@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.certify import Certificate, Promise, TestMethod
+from raglab.certify import Certificate, Promise, TestMethod, cases_needed
 from raglab.decimals import decimals, percent
 from raglab.decision.answer_text import Basis
 from raglab.decision.scoring import status_only_sentence
 from raglab.lab.answer_basis import missing_notes
-from raglab.lab.certified_losses import RISK, Nearest, RateCounts, asking_note
+from raglab.lab.certified_losses import ALPHAS, COST, LIKELY, RISK, Nearest, RateCounts, asking_note
 from raglab.lab.looks import Look
+from raglab.metrics import RATE_TABLE
 from raglab.store.policies import Policy
 
 FAILS: Mapping[TestMethod, str] = {
     "single": "the policy fails",
-    "fixed_sequence": "the first candidate tested fails",
+    "fixed_sequence": "the {first} candidate tested{which} fails",
     "holm": "the likeliest of {n} candidates tested at once, at the corrected level {level:.3g}, fails",
 }
 
@@ -28,13 +30,16 @@ class JudgedCases(NamedTuple):
     """What a reason says of the cases certified on.
 
     basis: on which they are judged. alone: which are scored by status alone, [Q]. look: sentence of their looks.
-    candidates: number of policies that are tested on them.
+    candidates: number of policies that are tested on them, of so many offered. first: thresholds of the first one
+    tested where that is not the policy given, "the policy given" where it is; empty where several are given.
     """
 
     basis: Basis
     alone: NDArray[np.bool_]
     look: str
     candidates: int = 1
+    offered: int = 1
+    first: str = ""
 
 
 def look_sentence(look: Look, *, recorded: bool, again: bool) -> str:
@@ -75,8 +80,44 @@ def certificate_reason(
         else "nothing to be a share of"
     )
     n = judged.candidates
-    fails = FAILS["single" if n == 1 else method].format(n=n, level=delta / n)
+    which = f" ({judged.first})" if judged.first else ""
+    fails = FAILS["single" if judged.offered == 1 else method].format(
+        n=n, level=delta / n, first="first" if n > 1 else "only", which=which
+    )
     return f"not certified: {rates}; {fails} on {binding} ({counts}){cases}"
+
+
+def threshold_text(before: Policy, after: Policy) -> str:
+    """Numbers in which a policy differs from another one, as a policy writes them."""
+    changed = {path: value for path, (value, _) in after.diff(before).items()}
+    return ", ".join(
+        f"{path} {value:g}"
+        for path, value in changed.items()
+        if isinstance(value, Real) and not isinstance(value, bool)
+    )
+
+
+def untested_note(
+    pilot: RateCounts, targets: Mapping[str, float], delta: float, *, size: float, n_cases: int, tested: str
+) -> str:
+    """Why the policy given, the first candidate, is not tested, and what is tested first in its place (rule S6.10).
+
+    Args:
+      pilot: counts of the candidates there. size: cases to certify on, over those of the pilot. n_cases: how many
+        there are. tested: thresholds of the candidate that is tested first.
+    """
+    why = "another candidate is at least as sure and costs no more on split tune"
+    for place, (name, alpha) in enumerate(targets.items()):
+        needed = cases_needed(float(alpha / pilot.scale[place]), delta)
+        expected = float(pilot.n[0, place]) * size
+        if expected < needed:
+            of = "" if name == COST else f" {RATE_TABLE[name].share_of}"
+            why = (
+                f"{name} at most {alpha:g} needs {needed}{of} cases without an error, and by split tune it would have "
+                f"about {expected:.0f} of {n_cases}"
+            )
+            break
+    return f"The policy given is not tested: {why}. Tested first in its place: {tested or 'another candidate'}."
 
 
 def missing_candidates(tried: Sequence[Policy], counts: RateCounts, chosen: int) -> list[str]:
@@ -133,17 +174,27 @@ def certificate_notes(
             f"again=True (--again) must state, and it spends another delta of {certificate.delta:g}."
         )
     # Last, where nothing passed, what the pilot holds within reach; a hint, never a promise (rule S6.9).
-    wanted = targets.get(RISK, np.nan)
+    if certificate.chosen is None and certificate.pilot and RISK in targets:
+        notes += _nearest_notes(certificate.cases, near, free_rate, targets)
+    return tuple(notes)
+
+
+def _nearest_notes(n_cases: int, near: Nearest, free_rate: float, targets: Mapping[str, float]) -> list[str]:
+    """Which hallucination target the pilot holds within reach, or that it holds none of those tried so."""
     beside = " beside the other targets" if len(targets) > 1 else ""
-    if certificate.chosen is None and near.alpha > wanted:
-        notes.append(
-            f"On the pilot a {RISK} of {near.alpha:g}{beside} looks within reach of {certificate.cases} such cases, "
+    if near.alpha > targets[RISK]:
+        text = (
+            f"On the pilot a {RISK} of {near.alpha:g}{beside} looks within reach of {n_cases} such cases, "
             f"with probability {near.chance:.2f} (by the best of the candidates, so it flatters; always-answer has "
             f"{percent(free_rate)}); certifying it on the same cases is a second look."
         )
-    elif certificate.chosen is None and certificate.pilot and np.isnan(near.alpha) and RISK in targets:
-        notes.append(
-            f"On the pilot no {RISK} up to 0.5{beside} is likely to be certified on {certificate.cases} such cases, "
-            f"unless always-answer reaches it too ({percent(free_rate)} there)."
-        )
-    return tuple(notes)
+        return [text]
+    # Only targets that always-answer does not reach are tried, so a certificate of a higher one is no contradiction.
+    tried = [alpha for alpha in ALPHAS if alpha < free_rate]
+    if not tried or not np.isnan(near.alpha):
+        return []
+    text = (
+        f"By the pilot no {RISK} up to {tried[-1]:g}{beside} has a chance of {LIKELY:.0%} or more to be certified on "
+        f"{n_cases} such cases; what always-answer reaches ({percent(free_rate)} there) is not tried."
+    )
+    return [text]

@@ -80,7 +80,7 @@ def _cost_line(promise: Promise, delta: float) -> str:
     )
 
 
-NO_SEPARATION = "does not separate"
+NO_SEPARATION, NOT_MEASURED = "does not separate", "not measured"
 
 
 def diagnosis(
@@ -109,6 +109,9 @@ def diagnosis(
     best_low = float(metrics.auroc_interval(right, right.astype(np.float64)).low)  # of a signal without any error
     rarer = min((int(right.sum()), "right"), (int((~right).sum()), "wrong"))
     for name, score in scores.items():
+        if np.isnan(score).all():
+            rows.append({"signal": name, "verdict": NOT_MEASURED})
+            continue
         area = metrics.auroc(right, score)
         low, high = metrics.auroc_interval(right, score)
         curve = metrics.risk_coverage(right, score)

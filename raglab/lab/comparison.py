@@ -210,6 +210,7 @@ class StudyOutcome(NamedTuple):
     held_out_estimate: nested estimate of the expected cost of what is selected, on new cases.
     unseen: whether the judged cases are others than those tuned on.
     in_sample: names of the policies that were fitted or selected on the judged cases; none where these are unseen.
+    n_certify: answerable cases of split certify; None where there is no such split.
     """
 
     selected: str
@@ -218,6 +219,7 @@ class StudyOutcome(NamedTuple):
     held_out_estimate: float
     unseen: bool
     in_sample: tuple[str, ...] = ()
+    n_certify: int | None = None
 
 
 class PolicyContest(NamedTuple):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 Method = Literal["logistic", "boosting"]
 Fit = Callable[[NDArray[np.float64], NDArray[np.bool_], Sequence[str]], Model]
+SURER = ("surer",)  # direction of the signals that a fused gate is fitted on
 LEAST = 20  # cases of each kind that a fit must see
 CHAIN, FUSED = "published chain", "fused"
 
@@ -90,27 +91,36 @@ class FittedGate(NamedTuple):
         return display("Fused gate", facts, folds)
 
 
-def case_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> Signals:
+def case_signals(
+    trace: TraceView, policy: Policy, arm: str | None = None, *, directions: Sequence[str] = SURER
+) -> Signals:
     """Signals of every case at depth 0, and whether what is chosen without any gate carries the expected sources.
 
-    The signals are those of retrieval and the trace's own of which more speaks for an answer.
+    The signals are those of retrieval and the trace's own of which more speaks for an answer, or of stated directions.
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; the columns are held whole.
+      directions: of the trace's own signals that are listed; with `ask` those as `-<name>`, negated, come last.
     """
-    parts = list(each_shard(shard_case_signals, trace, policy, arm, what="measure"))
+    parts = list(each_shard(shard_case_signals, trace, policy, arm, directions, what="measure"))
     right = np.concatenate([part.right for part in parts])
     return Signals(np.concatenate([part.score for part in parts], axis=1), right, parts[0].names)
 
 
-def shard_case_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> Signals:
+def shard_case_signals(
+    trace: TraceData, policy: Policy, arm: str | None = None, directions: Sequence[str] = SURER
+) -> Signals:
     """`case_signals` of one trace in memory; pure, so that any worker may measure a shard."""
     decisions = replay.decide(trace, always_answer(policy), arm=arm)
     can = decisions.status == Status.ok
     evidence = decisions.tables.evidence
-    own = (signal.name for signal in evidence.known.rows[len(NAMES) :] if signal.direction == "surer")
-    names = (*SIGNALS, *own)
+    declared = evidence.known.rows[len(NAMES) :]
+    names = (*SIGNALS, *(signal.name for signal in declared if signal.direction == "surer"))
     rows = evidence.signals[[evidence.known.place(name) for name in names], 0]
+    asking = [signal.name for signal in declared if signal.direction == "ask" and "ask" in directions]
+    if asking:
+        rows = np.vstack([rows, -evidence.signals[[evidence.known.place(name) for name in asking], 0]])
+        names = (*names, *(f"-{name}" for name in asking))
     return Signals(np.where(can, rows, np.nan), decisions.right & can, names)
 
 

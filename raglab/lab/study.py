@@ -141,6 +141,7 @@ class TuneResult:
       goal: costs and targets.
       basis: of the cases judged on (rule S6.3); a policy that lacks too many recorded answers is not compared.
       status_only: judged cases that are scored by status alone.
+      n_certify: answerable cases of split certify, which the study does not read; None where there is no such split.
     """
 
     policy: Policy
@@ -165,6 +166,7 @@ class TuneResult:
     goal: Goal
     basis: str = SOURCES
     status_only: int = 0
+    n_certify: int | None = None
 
     def frame(self) -> pd.DataFrame:
         """Rates of the compared policies on the cases that judge them, a row a policy."""
@@ -179,7 +181,9 @@ class TuneResult:
     def outcome(self) -> StudyOutcome:
         """What the study says of its policies, for reports and comparisons."""
         fitted = tuple(self.judged.loc[self.judged["judged_by"] == IN_SAMPLE, "policy"])
-        return StudyOutcome(self.selected, self.incumbent, self.costs, self.held_out_estimate, self.unseen, fitted)
+        return StudyOutcome(
+            self.selected, self.incumbent, self.costs, self.held_out_estimate, self.unseen, fitted, self.n_certify
+        )
 
     @property
     def headline(self) -> str:
@@ -568,6 +572,7 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
         goal=goal,
         status_only=int(alone["judged"].sum()),
         basis=str(judged.basis),
+        n_certify=splits.n_certify,
     )
 
 

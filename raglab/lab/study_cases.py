@@ -25,6 +25,7 @@ class Splits(NamedTuple):
     """Cases that are tuned on and judged on, what a reader must know of them, and what so many can certify.
 
     made_of: those that candidates are made of and cross-validated on: those that are tuned on, or a sample of them.
+    n_certify: answerable cases of split certify; None where there is no such split.
     """
 
     tuned_on: StudyTrace
@@ -32,6 +33,7 @@ class Splits(NamedTuple):
     made_of: Trace
     notes: tuple[str, ...]
     size_note: str
+    n_certify: int | None = None
 
 
 def study_splits(trace: StudyTrace, seed: int) -> Splits:
@@ -65,7 +67,8 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
             f"cockpit are of {len(made_of):,} of the {len(tuned_on):,} cases tuned on, drawn by label; all else is of "
             "all cases."
         )
-    return Splits(tuned_on, judged_on, made_of, tuple(notes), size)
+    n_certify = counts["certify"].get("ok", 0) if "certify" in counts else None
+    return Splits(tuned_on, judged_on, made_of, tuple(notes), size, n_certify)
 
 
 def _tuned_alone(trace: StudyTrace, counts: Mapping[str, object]) -> StudyTrace:

@@ -17,6 +17,7 @@ from raglab.decision.learned_cases import IN_SAMPLE
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.displays.tables import DASH, ReportTable, cut_text, estimate_cell, number_cell, number_text, share_cell
 from raglab.html_display import Cell
+from raglab.lab.competition import BY_HAND
 from raglab.lab.report.verdicts import BOUGHT, Reachable, TargetVerdict, ThresholdRates, flipped_cases
 from raglab.policy import WHOLE, PolicyData
 from raglab.signals import BUILT_IN_SET, SignalSet
@@ -88,6 +89,8 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
         "Expected cost a case of every policy (without stated costs: the share of wrong decisions), and its rates: "
         "value, count of cases, exact 95 % interval. A dash is 0 of 0."
     )
+    if BY_HAND in table.index:
+        caption += f" {BY_HAND} is the default policy with all its thresholds moved together, one step at a time."
     if in_sample:
         caption += f" What was fitted or chosen on these cases is {IN_SAMPLE}."
     return ReportTable(caption, ["policy", "expected_cost (a case)", *metrics.RATES], rows)

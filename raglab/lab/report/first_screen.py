@@ -57,7 +57,7 @@ ROLES = {  # of a policy, in the words of the page
 }
 FREE_WORDS = {ANSWER: "answers every question", REFUSE: "refuses every question"}
 TO_DO = {Status.ok: "to answer", Status.refuse: "to refuse", Status.ambiguous: "to ask back"}
-DEAL = "raglab.split deals cases into the splits tune, certify and report. Then build the trace and tune again."
+DEAL = "raglab.split(trace) deals its cases into the splits tune, certify and report. Then tune again."
 MOST_CHANGES = 4  # settings that the first screen names
 SMALL_SET = 50  # cases below which the page says how much one of them is
 
@@ -465,6 +465,8 @@ def _next_step(on: Standing) -> Fact:
         "unknown": f"Judge {subject} on cases of split {cut_text(judged.split)}, on which nothing was tuned.",
     }
     has_certificate = bool(judged.policies[judged.subject].certificate)
+    if judged.n_certify is not None and not has_certificate:  # nothing was chosen on those cases
+        texts["in sample"] = f"Certify {subject} on split certify, on which nothing was fitted or chosen."
     if advice == "use" and has_certificate:
         texts["use"] = f"Load {subject}."
     codes: dict[Advice, str] = {
@@ -472,6 +474,8 @@ def _next_step(on: Standing) -> Fact:
         "alone": 'policies |= {"always-answer": raglab.lab.always_answer(policy), '
         '"always-refuse": raglab.lab.always_refuse(policy)}',
     }
+    if judged.n_certify is not None and not has_certificate:
+        codes["in sample"] = 'raglab.certify_policy(trace, policy, targets={"hallucination_rate": …})'
     marks: dict[Advice, Mark] = {"use": "good", "missing": "bad", "worse": "bad", "invalid certificate": "bad"}
     return Fact(NEXT, texts[advice], code=codes.get(advice, ""), mark=marks.get(advice, ""))
 
@@ -489,7 +493,9 @@ def _refusals(judged: ReportData) -> list[Fact]:
 def _switched_off(judged: ReportData) -> list[Fact]:
     """Gates that act in the policy compared with and not in the subject, unless that answers nothing (rule S6.8)."""
     before, after = (judged.policies[name] for name in (judged.names[0], judged.subject))
-    dropped = dropped_gates(before, after, gates_off(judged.trace))
+    off = gates_off(judged.trace)
+    dropped = dropped_gates(before, after, off)
+    idle = [name for name in dropped_gates(before, after) if name in off]
     answers = bool((judged.decisions[judged.subject].status == Status.ok).any())
     if not dropped or not answers:
         return []
@@ -499,11 +505,12 @@ def _switched_off(judged: ReportData) -> list[Fact]:
         else f"One check of {cut_text(judged.names[0])} does"
     )
     note = dropped_answer_gates_note(dropped, after)
+    unjudged = f"Also switched off, but these hits cannot be judged by them: {_joined(idle)}." if idle else ""
     return [
         Fact(
             "Checks switched off",
             f"{lead} not decide in {cut_text(judged.subject)}: {_joined(dropped)}.",
-            [note] if note else [],
+            list(filter(None, [note, unjudged])),
         )
     ]
 

@@ -17,7 +17,7 @@ from raglab.decision.measured_trace import held_trace
 from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import ReportTable, column_table, cut_text, interval, number_cell, percent_cells, share_cell
 from raglab.html_display import Cell
-from raglab.lab.candidates import FREE
+from raglab.lab.candidates import DEFAULTS, FREE
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report import sections as parts
 from raglab.lab.report.blocks import Block, Frame, Picture, ReportPart, ReportSection, Text
@@ -261,7 +261,7 @@ def write_report(
     out: str | Path,
     arm: str | None = None,
     tuned: str = TUNED,
-    incumbent: str = "defaults",
+    incumbent: str = DEFAULTS,
     flat_ranges: pd.DataFrame | None = None,
     trials: pd.DataFrame | None = None,
     notes: Sequence[str] = (),
@@ -290,7 +290,7 @@ def write_report(
       out: the HTML file.
       arm: which of the trace's arms; the first where not given.
       tuned: name of the tuned policy; a page without it is about the incumbent alone.
-      incumbent: name of the policy that the tuned one is compared with.
+      incumbent: name of the policy that the tuned one is compared with; where one policy is given it is that one.
       flat_ranges: flat range of each threshold, in which it may move at no cost; shown unchanged.
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
       notes: paragraphs for the reader; the first one of a study says what was selected, and why.
@@ -317,11 +317,14 @@ def write_report(
     Source: rules S6.2, S6.4, S6.5, S6.7, S6.8, S6.9, S6.11.
     """
     goal = Goal(costs=costs, targets=targets or {}, min_coverage=min_coverage, max_over_ask=max_over_ask)
+    if incumbent == DEFAULTS and len(policies) == 1:
+        (incumbent,) = policies
     judged = _report_data(trace, policies, arm, tuned, incumbent, split, costs)
     # A study knows its splits; without one the policies' own records say what learned from these cases (rule S6.11).
     learned = {name: row for name, row in _learned_rows(judged).items() if row.k or row.unknown}
     in_sample = tuple(name for name, row in learned.items() if row.k) if study is None else study.in_sample
-    judged = judged._replace(targets=goal.targets, in_sample=in_sample, learned=learned)
+    n_certify = None if study is None else study.n_certify
+    judged = judged._replace(targets=goal.targets, in_sample=in_sample, learned=learned, n_certify=n_certify)
     _check_trials(trials)
     page = Path(out)
     unmeasured = unmeasured_note(trace, judged.policies[judged.subject])

@@ -204,7 +204,8 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
     sure = bound_confidence()
     texts = [f"The command raglab certify tests whether a policy keeps stated targets with {sure} confidence."]
     if judged.in_sample:  # counts of these cases would promise what they cannot
-        texts.append("It takes cases that nothing was tuned on: raglab.split deals a split certify.")
+        where = "raglab.split deals a split certify" if judged.n_certify is None else "those of split certify"
+        texts.append(f"It takes cases that nothing was tuned on: {where}.")
     else:
         stated = {name: alpha for name, alpha in judged.targets.items() if name in OBJECTIVES and alpha > 0.0}
         usual = _alpha(len(signals.right), None)
@@ -212,7 +213,7 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
         for name, alpha in (stated or {"hallucination_rate": usual}).items():
             k, n = rate_counts(judged, name)
             texts.append(f"{lead}{need_line(name, data_need(alpha, n, k, DELTA))}")
-    texts.append(best_signal_sentence(signals))
+    texts.append(best_signal_sentence(signals, judged.n_certify))
     return [*map(Text, texts), _diagnosis(signals, judged.targets.get("hallucination_rate"))]
 
 
@@ -235,7 +236,8 @@ def _diagnosis(signals: AnswerSignals, wanted: float | None) -> ReportTable:
     beyond = f" ({100 * wanted:g} % is beyond so few cases)" if wanted is not None and alpha > wanted else ""
     caption = (
         f"What each signal alone could carry, for a {usual}risk of {100 * alpha:g} %{beyond}. AUROC, 0 to 1, with its "
-        "95 % interval: right against wrong cases if all were answered. A dash: the signal is the same in every case. "
+        "95 % interval: right against wrong cases if all were answered. A dash: the signal is the same in every case, "
+        "or not measured. A name with a minus: less of it is surer. "
         "Smallest usable coverage: with fewer answers even no error certifies the risk. Then the risk there, and the "
         "lowest at any larger coverage. Chance: the probability that as many other cases certify the signal's best "
         "threshold, which is chosen here, so it flatters."
@@ -255,14 +257,19 @@ def _alpha(n: int, wanted: float | None) -> float:
     return lowest if not wanted else max(wanted, lowest)
 
 
-def best_signal_sentence(signals: AnswerSignals) -> str:
-    """The best that cases and signals could certify at all, in words."""
-    n_ok = int((signals.label == Status.ok).sum())
+def best_signal_sentence(signals: AnswerSignals, n_certify: int | None = None) -> str:
+    """The best that cases and signals could certify at all, in words.
+
+    Args:
+      n_certify: answerable cases of split certify, on which a certificate rests; the cases here where there is none.
+    """
+    n_ok = int((signals.label == Status.ok).sum()) if n_certify is None else n_certify
+    where = "" if n_certify is None else " of split certify"
     if not n_ok:
-        return "No case here is labelled ok, so nothing can be certified."
+        return f"No case {where.strip() or 'here'} is labelled ok, so nothing can be certified."
     reach, bound = best_bound(signals)
     text = (
-        f"Were the {n_ok} answerable cases all answered rightly and nothing else answered, they would certify "
+        f"Were the {n_ok} answerable cases{where} all answered rightly and nothing else answered, they would certify "
         f"{percent(float(metrics.upper_bound(0, n_ok, DELTA)))}."
     )
     if np.isnan(bound):

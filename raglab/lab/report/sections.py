@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raglab import calibration, metrics
 from raglab.calibration import Judgement
@@ -39,6 +40,7 @@ from raglab.displays.tables import (
 from raglab.expected_cost import CLASSES
 from raglab.html_display import Cell
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
+from raglab.lab.certification_texts import NOT_MEASURED
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import tells_apart
 from raglab.lab.report.blocks import (
@@ -88,7 +90,8 @@ class ReportData(NamedTuple):
     trace: in memory or of shards. replayed: the same, measured where it is in memory. names: the incumbent, then the
     tuned policy where there is one; decisions: of these. table: of `replay.sweep`, the policies' names as index.
     targets: that the user stated. in_sample: policies that were fitted or chosen on the cases of the page. learned: by
-    name, from how many of these cases each policy learned, where its own record says so.
+    name, from how many of these cases each policy learned, where its own record says so. n_certify: answerable cases
+    of split certify; None where none is known.
     """
 
     trace: TraceView
@@ -103,6 +106,7 @@ class ReportData(NamedTuple):
     targets: Mapping[str, float]
     in_sample: tuple[str, ...] = ()
     learned: Mapping[str, Learned] = MappingProxyType({})
+    n_certify: int | None = None
 
     @property
     def subject(self) -> str:
@@ -484,7 +488,7 @@ def signals_section(judged: ReportData) -> list[Block]:
     best = min(areas, key=lambda name: (name in constant, areas[name]))
     ordered = sorted(areas, key=lambda name: (name in constant, areas[name]))
     columns: dict[str, Any] = {
-        "signal": [Cell(name, CONSTANT if name in constant else "") for name in ordered],
+        "signal": [Cell(name, _idle_note(judged.signals.score[name])) for name in ordered],
         "AUROC": [],
         "AURC": [],
     }
@@ -504,9 +508,17 @@ def signals_section(judged: ReportData) -> list[Block]:
         f"Each signal alone, with 95 % intervals (n = {len(right):,} cases). AUROC is the chance that a right case "
         "ranks above a wrong one, 0 to 1 (DeLong). AURC is the mean risk over all coverages, 0 to 1; lower is better. "
         f"The last column is its excess over {best}, the lowest here (paired bootstrap). "
-        "Signals that are the same in every case come last, with a dash for the AUROC: they rank nothing."
+        "Signals that are the same in every case, or not measured, come last, with a dash for the AUROC: they rank "
+        "nothing."
     )
     return [column_table(caption, columns)]
+
+
+def _idle_note(score: NDArray[np.float64]) -> str:
+    """Why a signal ranks nothing; empty where it does."""
+    if tells_apart(score):
+        return ""
+    return NOT_MEASURED if np.isnan(score).all() else CONSTANT
 
 
 def worth_section(judged: ReportData) -> list[Block]:

@@ -21,7 +21,7 @@ from raglab.lab.search_space import always_answer
 from raglab.metrics import RATE_TABLE
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import each_shard
-from raglab.signals import BUILT_IN_SET, SignalSet
+from raglab.signals import BUILT_IN_SET, NAMES, SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Curve, Status, TraceData, check_labelled
 
@@ -45,7 +45,8 @@ class AnswerSignals(NamedTuple):
     """What answering every case would give, [Q].
 
     score: signal -> its value, higher is surer; NaN where nothing can be answered; of the fused gate and of
-    the model's `P(right)` too, where the policy decides by one. right: answered correctly if it were answered. label:
+    the model's `P(right)` too, where the policy decides by one; of the trace's own ones those with a direction, with a
+    minus where less of them is surer. right: answered correctly if it were answered. label:
     status codes. explicit: whether the user named documents in any case. known: the signals of the trace.
     """
 
@@ -82,6 +83,9 @@ def shard_answer_signals(trace: TraceData | Measured, policy: Policy, arm: str |
         "-best l2": -evidence.best_l2[0],
         "gap": evidence.gap[0],
     }
+    for own in evidence.known.rows[len(NAMES) :]:
+        values = evidence.signals[evidence.known.place(own.name), 0]
+        signals |= {"surer": {own.name: values}, "ask": {f"-{own.name}": -values}}.get(own.direction, {})
     if policy.fused_model is not None:
         signals["fused gate"] = evidence.fused[0]
     if policy.decision.rule == EXPECTED_COST:
