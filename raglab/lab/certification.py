@@ -31,7 +31,7 @@ from raglab.decision.learned_cases import (
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import gates_off
 from raglab.decision.refusal_warnings import refusal_text
-from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only, unretrieved_note
+from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
@@ -563,7 +563,7 @@ def _certification(
         notes=(
             *(() if tested.certified else untested),
             *(need_note(name, need, len(held_out)) for name, need in needs.items() if not tested.certified),
-            *filter(None, [status_only_note(alone), unretrieved_note(held_out, terms.arm)]),
+            *filter(None, [status_only_note(alone)]),
             *certificate_notes(
                 certificate, near, order.free_rate, targets, unsplit=cases.held_out_hash == cases.trace_hash
             ),
