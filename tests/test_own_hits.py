@@ -274,7 +274,6 @@ class TestSlipsOfSources:
             trace = raglab.Trace.load(tmp_path / "t.parquet")
             note = unretrieved_note(trace)
             notes = raglab.tune(trace, trials=2).notes
-            certified = raglab.certify_policy(trace, PUBLISHED, targets={"hallucination_rate": 0.5})
             page = raglab.write_report(trace, {"mine": PUBLISHED}, incumbent="mine", out=tmp_path / "r.html")
             whole = raglab.trace_from_frame(rows.assign(expect_sources=["home.md"] * 40 + [None] * 20), score="cosine")
         assert note == (
@@ -283,7 +282,6 @@ class TestSlipsOfSources:
             "the hits up to case or file extension, as 'Home.html' beside 'home.md': correct those first."
         )
         assert f"Of the cases judged on, {note}" in notes
-        assert note in certified.notes
         assert "10 of 40 cases labelled ok with sources expect" in page.read_text(encoding="utf-8")
         assert unretrieved_note(whole) == ""
 
