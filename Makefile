@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-all removal fuzz stress service package minimum lab mlflow bench bench-large bench-index local-llm notebooks docs lock clean
+.PHONY: demo test test-fast test-all removal fuzz stress service package minimum lab mlflow bench bench-large bench-index league local-llm notebooks docs lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -69,6 +69,11 @@ bench-large: $(READY)  ## memory and time of replay in shards; LARGE=1000000 is 
 
 bench-index: $(READY)  ## an index of many passages: memory, time to build and to ask, recall
 	$(BIN)/python experiments/bench_index.py
+
+DATA ?= ../shared/data/league
+league: $(READY)  ## published tables replayed from their stored outputs; DATA=folder of the repositories, see docs/league.md
+	mkdir -p out
+	OMP_NUM_THREADS=1 $(BIN)/raglab league $(DATA) --out out/league.md
 
 local-llm: $(READY)  ## fetch a small language model (93 MB, Apache-2.0) for notebook 04 and the tests that need one
 	$(BIN)/python .ci/local_llm.py

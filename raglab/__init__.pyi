@@ -3,7 +3,6 @@ from raglab import calibration as calibration
 from raglab import certify as certify
 from raglab import default_learner as default_learner
 from raglab import displays as displays
-from raglab import expected_cost as expected_cost
 from raglab import gates as gates
 from raglab import io as io
 from raglab import lab as lab
@@ -18,6 +17,7 @@ from raglab.audit.log import AuditLog as AuditLog
 from raglab.extensions.cockpit.display import cockpit as cockpit
 from raglab.extensions.imports.mlflow_traces import trace_from_mlflow as trace_from_mlflow
 from raglab.extensions.imports.span_traces import trace_from_spans as trace_from_spans
+from raglab.extensions.league.league import league_table as league_table
 from raglab.extensions.learned_signals.learned_signal import fit_signal as fit_signal
 from raglab.extensions.monitoring.monitoring import monitor as monitor
 from raglab.extensions.scale.sharded_traces import ShardedTrace as ShardedTrace

@@ -209,6 +209,21 @@ def test_components_are_those_of_scikit_learn() -> None:
     assert np.allclose(frame[["tfidf_0", "tfidf_1"]], (peer - peer.mean(axis=0)) / peer.std(axis=0))
 
 
+def test_components_without_a_seed_are_exact() -> None:
+    """They are those of the whole decomposition; where texts have one direction, the others are 0."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    matrix = TfidfVectorizer(sublinear_tf=True, min_df=2).fit_transform(TEXTS).toarray()
+    left, values, _ = np.linalg.svd(matrix)
+    peer = np.abs(left[:, :2] * values[:2])
+    fitted = text_features(TEXTS, components=2, seed=None)
+    raw = fitted.frame(TEXTS)[["tfidf_0", "tfidf_1"]].to_numpy() * fitted.scale[-2:] + fitted.mean[-2:]
+    assert np.allclose(np.abs(raw), peer)
+    with pytest.warns(UserWarning, match="components"):
+        same = text_features(["a same prompt"] * 9, seed=None).frame(["a same prompt"])
+    assert np.allclose(same.drop(columns="intercept"), 0.0)
+
+
 def test_an_unknown_source_is_counted() -> None:
     """It has 0 of every source; without sources where there were some nothing is guessed."""
     fitted = text_features(TEXTS, SOURCES, components=0)
@@ -268,6 +283,15 @@ def test_texts_of_the_same_words_and_no_texts() -> None:
     assert fitted.frame(["cd ab"]).iloc[0].tolist() == [1.0, 0.0, 0.0, 0.0]
     many = text_features(TEXTS, SOURCES, components=2)
     assert (many.frame([], []).shape, tuple(many.frame([], []))) == ((0, len(many.names)), many.names)
+
+
+@pytest.mark.filterwarnings("ignore:.*components:UserWarning")
+@pytest.mark.parametrize("count", range(4, 13))
+def test_a_component_that_varies_by_rounding_alone_moves_no_text(count: int) -> None:
+    """Texts that share all words of two: their component is one number, but for its last digits."""
+    fitted = text_features([f"words of a file {number}" for number in range(count)])
+    values = fitted.frame([f"words of another {number}" for number in range(count)]).to_numpy()
+    assert np.abs(values).max() < 100.0
 
 
 def test_sources_and_spread_of_another_type_are_refused() -> None:

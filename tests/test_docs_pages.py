@@ -245,6 +245,7 @@ class TestLinks:
             ("docs/a.md", "[b](howto/b.md#c)", "[b](/howto/b.md#c)"),
             ("docs/howto/b.md", "[rules](../../raglab/RULES.md)", "[rules](/explanation/rules.md)"),
             ("docs/howto/b.md", "[code](../../raglab/gates.py)", "code"),
+            ("docs/howto/b.md", "![c](../pictures/c.png)", "![c](/pictures/c.png)"),
             ("docs/a.md", "[web](https://example.org/a.md)", "[web](https://example.org/a.md)"),
             ("docs/a.md", "[here](#c)", "[here](#c)"),
             ("docs/a.md", "```\n[b](howto/b.md)\n```", "```\n[b](howto/b.md)\n```"),

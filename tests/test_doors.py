@@ -29,7 +29,8 @@ DOORS: dict[str, dict[str, PublicName]] = {
 DOORS["raglab.sklearn"] = {"PolicyClassifier": PublicName("sklearn", None)}
 # Modules of the algebra: those that `raglab` lists, and those that docs/public_names.md names beside them.
 ALGEBRA = {f"raglab.{name}" for name, place in DOORS["raglab"].items() if not place.module} - {*DOORS} | {
-    f"raglab.{name}" for name in ("fusion", "policy", "replay", "robustness", "signals", "testing", "values")
+    f"raglab.{name}"
+    for name in ("expected_cost", "fusion", "policy", "replay", "robustness", "signals", "testing", "values")
 }
 # Experiments that measure what no door offers, with what that is.
 EXCEPTIONS = {

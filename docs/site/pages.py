@@ -25,6 +25,7 @@ ELSEWHERE = {  # documents of the project that are pages of the site, by their p
     "CHANGELOG.md": "project/changelog.md",
     "datasets/README.md": "project/datasets.md",
 }
+PICTURES = {"notebooks/pictures": "notebooks/pictures", "docs/pictures": "pictures"}  # folder -> place in the site
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 HOWTO = "howto/index.md"
 FENCE = re.compile(r"^ *(```|~~~)")
@@ -63,7 +64,8 @@ def stage(target: Path, generated: dict[str, str]) -> dict[str, str]:
     texts[HOWTO] += further_pages(unlisted)
     for place, text in texts.items():
         write(target / place, text)
-    shutil.copytree(ROOT / "notebooks" / "pictures", target / "notebooks" / "pictures", dirs_exist_ok=True)
+    for folder, place in PICTURES.items():
+        shutil.copytree(ROOT / folder, target / place, dirs_exist_ok=True)
     return unlisted
 
 
@@ -130,8 +132,9 @@ def new_link(link: re.Match[str], path: str, pages: dict[str, str]) -> str:
         return f"{link[1]}[{link[2]}](/{pages[file]}{mark}{anchor})"
     if file.startswith("docs/") and file.endswith(".md"):  # generated, or missing, which Sphinx then says
         return f"{link[1]}[{link[2]}](/{file.removeprefix('docs/')}{mark}{anchor})"
-    if file.startswith("notebooks/pictures/"):
-        return f"{link[1]}[{link[2]}](/{file})"
+    folder, _, name = file.rpartition("/")
+    if folder in PICTURES:
+        return f"{link[1]}[{link[2]}](/{PICTURES[folder]}/{name})"
     return link[2]
 
 

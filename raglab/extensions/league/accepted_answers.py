@@ -1,0 +1,361 @@
+"""Accepted answers (algebra): rows of a table that decides which answers of a model are accepted.
+
+Signals are fused on other cells by `fusion.fit_fusion`, the fused gate's own fit, and judged on a cell that it did not
+see. What is fitted only ranks: no threshold is chosen, and the labels of the judged cell are read once, by the metrics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import isfinite, nan
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import fusion, metrics
+from raglab.extensions.league.rows import NOT_JUDGED, LeagueRow, league_verdict
+
+LEAST = 20  # right and wrong answers that a fit must see, as `fit_fused_gate` asks
+TASK = "accept the model's answer, or not"
+AUROC, ACCURACY = "AUROC", "accuracy at the reference's coverage"
+
+
+class AnswerTable(NamedTuple):
+    """Answers with their signals, a row an answer.
+
+    Attributes:
+      table: its name.
+      names: of the signals, [S].
+      signals: NaN where missing, [S, N].
+      correct: whether each answer is right, [N].
+      cell: name of each answer's cell, [N].
+      question: of each answer, [N]; answers to one question are one cluster.
+      reference: score or decision of the method to beat, [N]; None where there is none.
+      reference_name: of that method.
+      calls: model calls, or the price, behind the signals of an answer, [N]; None where each fused signal is a call.
+      reference_calls: behind the reference.
+      notes: of a cell, by its name.
+    """
+
+    table: str
+    names: tuple[str, ...]
+    signals: NDArray[np.float64]
+    correct: NDArray[np.bool_]
+    cell: NDArray[np.str_]
+    question: NDArray[np.str_]
+    reference: NDArray[np.float64] | None
+    reference_name: str
+    calls: NDArray[np.float64] | None
+    reference_calls: float
+    notes: dict[str, str]
+
+
+class JudgedPart(NamedTuple):
+    """Answers that are judged together by one fit: judged and fit, [N] each, and what was left out, in words."""
+
+    judged: NDArray[np.bool_]
+    fit: NDArray[np.bool_]
+    fitted_on: str
+
+
+class JudgedAnswers(NamedTuple):
+    """Scores of answers by what was fitted elsewhere, NaN where nothing could be, [N].
+
+    score: fused. single: of the best single signal of the fitted answers, surer upwards. single_name: that signal.
+    fitted_on: in words. calls: behind the score. part: number of the part that judges each answer; scores of two parts
+    are not of one scale, and are not ranked against each other.
+    """
+
+    score: NDArray[np.float64]
+    single: NDArray[np.float64]
+    single_name: NDArray[np.str_]
+    fitted_on: NDArray[np.str_]
+    calls: NDArray[np.float64]
+    part: NDArray[np.intp]
+
+
+def judged_answers(table: AnswerTable, parts: Sequence[JudgedPart]) -> JudgedAnswers:
+    """Fit each part on the answers that it names, and score those that it judges.
+
+    A signal that ranks against the labels where it is fitted is turned round there.
+
+    Args:
+      table: of answers.
+      parts: together they judge each answer at most once.
+    """
+    size = len(table.correct)
+    score, single, calls = np.full(size, nan), np.full(size, nan), np.full(size, nan)
+    single_name, fitted_on = np.full(size, "", dtype=object), np.full(size, "", dtype=object)
+    number = np.zeros(size, dtype=np.intp)
+    for place, part in enumerate(parts):
+        number[part.judged] = place
+        right = table.correct[part.fit]
+        if not len(right):
+            continue
+        # A signal that the judged cell does not have would rank nothing there, and takes weight from those it has.
+        has = [row for row, values in enumerate(table.signals) if not np.isnan(values[part.judged]).all()]
+        fit, judged = table.signals[has][:, part.fit], table.signals[has][:, part.judged]
+        areas = np.array([metrics.auroc(right, values) for values in fit])
+        signs = np.where(areas < 0.5, -1.0, 1.0)[:, None]
+        names = [table.names[row] for row in has]
+        model = fitted_model(fit * signs, right, names)
+        if model is None:
+            continue
+        best = int(np.argmax(np.maximum(areas, 1.0 - areas)))
+        score[part.judged] = fusion.fused_probability(judged * signs, model, names)
+        single[part.judged] = (judged * signs)[best]
+        calls[part.judged] = len(model.parts) if table.calls is None else table.calls[part.judged]
+        single_name[part.judged] = names[best] + " turned round" * bool(signs[best] < 0.0)
+        fitted_on[part.judged] = part.fitted_on
+    for part in parts:
+        # Values of two signals are not of one scale: in a cell of several parts they become ranks of their part.
+        if len(set(single_name[np.isin(table.cell, table.cell[part.judged])])) > 1:
+            single[part.judged] = _ranks(single[part.judged])
+    return JudgedAnswers(score, single, single_name.astype(str), fitted_on.astype(str), calls, number)
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Share of values below, ties half; missing values are the lowest."""
+    values = np.where(np.isnan(values), -np.inf, values)
+    ends = [np.searchsorted(np.sort(values), values, side=side) for side in ("left", "right")]
+    return (ends[0] + ends[1]) / (2.0 * len(values))
+
+
+def fitted_model(
+    signals: NDArray[np.float64], right: NDArray[np.bool_], names: Sequence[str], least: int = LEAST
+) -> fusion.Model | None:
+    """Fusion of signals, the fused gate's own; None where too few are right or wrong, or nothing ranks.
+
+    Args:
+      signals: surer upwards, NaN where missing, [S, N].
+      right: what they are to tell, [N].
+      names: of the signals, [S].
+      least: right and wrong rows that are asked for.
+    """
+    varies = any(len(np.unique(values[~np.isnan(values)])) > 1 for values in signals)
+    if not varies or min(right.sum(), (~right).sum()) < least:
+        return None
+    model = fusion.fit_fusion(signals, right, names)
+    return model if model.parts else None
+
+
+def answer_rows(table: AnswerTable, parts: Sequence[JudgedPart], *, level: float) -> list[LeagueRow]:
+    """Rows of each cell and of all: AUROC, and accuracy at the coverage of a reference that decides.
+
+    The reference is the method to beat; without one it is the best single signal of the fitted answers.
+
+    Args:
+      table: of answers.
+      parts: see `judged_answers`.
+      level: of the intervals, in (0, 1).
+    """
+    judged = judged_answers(table, parts)
+    cells = sorted(set(table.cell.tolist()))
+    # Without the method to beat there is nothing to compare an answer with.
+    has = np.ones(len(table.cell), dtype=bool) if table.reference is None else ~np.isnan(table.reference)
+    notes = dict(table.notes)
+    for cell in cells:
+        if lacking := int((~has & (table.cell == cell)).sum()):
+            notes[cell] = _joined(notes.get(cell, ""), f"answers without {table.reference_name}, left out: {lacking:,}")
+    table = table._replace(notes=notes)
+    rows = [row for cell in cells for row in _cell_rows(table, judged, cell, has & (table.cell == cell), level)]
+    known = has & ~np.isnan(judged.score)
+    if len(cells) < 2 or not known.any():
+        return rows
+    return [*rows, *_pooled_rows(table, judged, known, [row for row in rows if row.metric == AUROC], level)]
+
+
+def _reference(table: AnswerTable, judged: JudgedAnswers) -> tuple[NDArray[np.float64], str]:
+    if table.reference is not None:
+        return table.reference, table.reference_name
+    return judged.single, "the best single signal where it was fitted"
+
+
+def _cell_rows(
+    table: AnswerTable, judged: JudgedAnswers, cell: str, is_of: NDArray[np.bool_], level: float
+) -> list[LeagueRow]:
+    correct, score = table.correct[is_of], judged.score[is_of]
+    if not len(correct):
+        return [LeagueRow(table.table, cell, TASK, AUROC, higher_is_better=True, n=0, note=table.notes.get(cell, ""))]
+    question, part = table.question[is_of], judged.part[is_of]
+
+    def area_of(values: NDArray[np.float64]) -> float:
+        return _area(correct, values, part, question)
+
+    published = nan if table.reference is None else area_of(table.reference[is_of])
+    areas = [max(area, 1.0 - area) if isfinite(area) else -1.0 for area in map(area_of, table.signals[:, is_of])]
+    row = LeagueRow(
+        table.table,
+        cell,
+        TASK,
+        AUROC,
+        higher_is_better=True,
+        n=len(correct),
+        reproduced=published,
+        reproduced_note="from the stored decisions" if isfinite(published) else "no such method in the file",
+        free=area_of(judged.single[is_of]),
+        free_name=_most(judged.single_name[is_of]),
+        hindsight=max(areas) if max(areas) >= 0.0 else nan,
+        hindsight_name=table.names[int(np.argmax(areas))],
+        fitted_on=_most(judged.fitted_on[is_of]),
+        calls=float(judged.calls[is_of].mean()),
+        reference_calls=table.reference_calls,
+        verdict=NOT_JUDGED,
+        note=table.notes.get(cell, ""),
+    )
+    if correct.all() or not correct.any():  # no ranking is better than another, and no share of them
+        why = f"all {len(correct):,} answers are {'right' if correct.any() else 'wrong'}"
+        return [row._replace(note=_joined(row.note, why), free=nan, free_name="")]
+    if np.isnan(score).any():
+        why = f"nothing to fit: fewer than {LEAST} right or {LEAST} wrong answers remain, or no signal ranks them"
+        return [row._replace(note=_joined(row.note, why), free=nan, free_name="")]
+    values, name = _reference(table, judged)
+    reference = values[is_of]
+    if len(set(part.tolist())) > 1:
+        difference = metrics.mean_auroc_difference(
+            correct, score, reference, cells=part, clusters=question, level=level
+        )
+        score = _part_ranks(score, part)
+    else:
+        difference = metrics.auroc_difference(correct, score, reference, clusters=question, level=level)
+    row = _against(row, difference, name)._replace(raglab=area_of(score))
+    rows = [row]
+    if _decides(reference):
+        rows.append(_accuracy_row(row, correct, score, reference, question, level))
+    return rows
+
+
+def _area(
+    correct: NDArray[np.bool_], values: NDArray[np.float64], part: NDArray[np.intp], question: NDArray[np.str_]
+) -> float:
+    """AUROC; of several parts its mean over those with right and wrong answers to two questions each."""
+    parts = [part == of for of in np.unique(part)]
+    if len(parts) > 1:
+        parts = [of for of in parts if all(len(set(question[of & kind])) > 1 for kind in (correct, ~correct))]
+    return float(np.mean([metrics.auroc(correct[of], values[of]) for of in parts])) if parts else nan
+
+
+def _part_ranks(score: NDArray[np.float64], part: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Scores as ranks within their part."""
+    ranks = np.zeros(len(score))
+    for of in np.unique(part):
+        ranks[part == of] = _ranks(score[part == of])
+    return ranks
+
+
+def _decides(reference: NDArray[np.float64]) -> bool:
+    return bool(np.isin(reference, (0.0, 1.0)).all() and reference.any())
+
+
+def _against(row: LeagueRow, difference: metrics.PairedDifference, name: str) -> LeagueRow:
+    """Row with its paired difference and verdict."""
+    return row._replace(
+        reference=name,
+        difference=difference.value,
+        low=difference.low,
+        high=difference.high,
+        clusters=difference.clusters,
+        verdict=league_verdict(difference.low, difference.high, higher_is_better=row.higher_is_better),
+        note=_joined(row.note, difference.note),
+    )
+
+
+def _accuracy_row(
+    row: LeagueRow,
+    correct: NDArray[np.bool_],
+    score: NDArray[np.float64],
+    reference: NDArray[np.float64],
+    question: NDArray[np.str_],
+    level: float,
+) -> LeagueRow:
+    share = float(reference.mean())
+    difference = metrics.accuracy_difference(correct, score, reference, clusters=question, level=level)
+    published = float(correct[reference == 1.0].mean())
+    return _against(
+        row._replace(
+            metric=ACCURACY,
+            reproduced=published if isfinite(row.reproduced) else nan,
+            free=float(correct.mean()),
+            free_name="a random share of the same size",
+            hindsight=nan,
+            hindsight_name="",
+            raglab=metrics.accuracy_at_coverage(correct, score, share),
+            note=f"coverage {share:.3f}",
+        ),
+        difference,
+        row.reference,
+    )
+
+
+def _pooled_rows(
+    table: AnswerTable, judged: JudgedAnswers, known: NDArray[np.bool_], rows: Sequence[LeagueRow], level: float
+) -> list[LeagueRow]:
+    """Mean AUROC over cells, and accuracy over the answers of all cells in one ranking."""
+    values, name = _reference(table, judged)
+    correct, score, reference = table.correct[known], judged.score[known], values[known]
+    question, cell, part = table.question[known], table.cell[known], judged.part[known]
+    difference = metrics.mean_auroc_difference(correct, score, reference, cells=part, clusters=question, level=level)
+    if len(set(part.tolist())) > len(set(cell.tolist())):
+        score = _part_ranks(score, part)
+    best, area = _best_single(table, known, cell)
+    # As in the difference, a cell with one answer of a kind has no spread, and no part in the mean.
+    fewer = {name: min(correct[cell == name].sum(), (~correct[cell == name]).sum()) for name in set(cell.tolist())}
+    judged_rows = [row for row in rows if isfinite(row.raglab) and fewer[row.cell] > 1]
+    if not judged_rows:
+        return []
+
+    def mean(field: str) -> float:
+        return float(np.mean([getattr(row, field) for row in judged_rows]))
+
+    singles = Counter(row.free_name for row in judged_rows)
+    row = LeagueRow(
+        table.table,
+        "all",
+        TASK,
+        AUROC,
+        higher_is_better=True,
+        n=len(correct),
+        reproduced=mean("reproduced"),
+        reproduced_note=f"mean over {len(judged_rows)} cells",
+        free=mean("free"),
+        free_name=", ".join(f"{single} in {count} cells" for single, count in sorted(singles.items())),
+        hindsight=area,
+        hindsight_name=best,
+        raglab=mean("raglab"),
+        fitted_on="for each cell as in its row",
+        calls=float(judged.calls[known].mean()),
+        reference_calls=table.reference_calls,
+        note=f"mean over {len(judged_rows)} cells, each of the same weight",
+    )
+    row = _against(row, difference, name)
+    if not _decides(reference):
+        return [row]
+    accuracy = _accuracy_row(row, correct, score, reference, question, level)
+    return [row, accuracy._replace(note=_joined("answers of all cells in one ranking", accuracy.note))]
+
+
+def _best_single(table: AnswerTable, known: NDArray[np.bool_], cell: NDArray[np.str_]) -> tuple[str, float]:
+    """Signal with the best mean AUROC over the cells with right and wrong answers, chosen on these, and that mean.
+
+    In a cell that lacks it a signal ranks nothing, with .5. No name and NaN where no cell has both kinds of answers.
+    """
+    right = table.correct[known]
+    parts = [cell == name for name in np.unique(cell)]
+    parts = [part for part in parts if 0 < right[part].sum() < part.sum()]
+    areas = {
+        name: float(np.mean([metrics.auroc(right[part], values[part]) for part in parts]))
+        for name, values in zip(table.names, table.signals[:, known], strict=True)
+        if parts and not np.isnan(values).all()
+    }
+    best = max(areas, key=lambda name: areas[name], default="")
+    return best, areas.get(best, nan)
+
+
+def _most(names: NDArray[np.str_]) -> str:
+    return ", ".join(sorted(set(names.tolist()) - {""}))
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note.strip("; ").rstrip(".") for note in notes if note.strip("; "))

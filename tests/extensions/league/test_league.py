@@ -1,0 +1,193 @@
+"""The league: what lies in a folder, its rows, page and command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from league_files import dba_folder, nomiracl_folder, write_records
+from raglab.cli import app
+from raglab.extensions.league.league import MANY, League, layout_folders, league_table, line_text
+from raglab.extensions.league.pages import HEAD, league_page
+from raglab.extensions.league.rows import LeagueRow
+from raglab.store.files import InputError
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "league"
+has_data = pytest.mark.skipif(not DATA.is_dir(), reason="the published tables are not on this machine")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two tables, one of them below others."""
+    dba_folder(tmp_path / "data" / "dba")
+    nomiracl_folder(tmp_path / "data" / "clone" / "results" / "baselines")
+    return tmp_path / "data"
+
+
+def called(*arguments: object) -> tuple[int, str]:
+    """Exit code, and what is printed."""
+    done = CliRunner().invoke(app, ["league", *map(str, arguments)])
+    return done.exit_code, done.output
+
+
+def test_tables_in_a_folder_and_by_themselves(data: Path) -> None:
+    """At any depth, in the order of the layouts; and where the path is one; hidden folders are passed over."""
+    shutil.copytree(data / "dba", data / ".git" / "dba")
+    result = league_table(data)
+    assert [*dict.fromkeys(row.table for row in result.rows)] == ["dba", "nomiracl"]
+    single = [league_table(data / "dba"), league_table(data / "clone" / "results" / "baselines")]
+    assert repr(result.rows) == repr((*single[0].rows, *single[1].rows))
+    assert result.notes == (*single[0].notes, *single[1].notes)
+    assert repr(league_table(data, table="dba").rows) == repr(single[0].rows)
+
+
+def test_layouts_of_arms(tmp_path: Path) -> None:
+    """Known by `arms` in a first record, and by folders of predictions."""
+    write_records(tmp_path / "p" / "val_x.jsonl", [{"prompt": "a", "arms": {}}])
+    for part in ("dev_5", "test"):
+        place = tmp_path / "a" / part / f"nor_qa_model_set__{part}"
+        place.mkdir(parents=True)
+        (place / "prediction__set.json").write_text("{}")
+    assert [(layout.name, folder.name) for layout, folder in layout_folders(tmp_path)] == [
+        ("paretobandit", "p"),
+        ("adarague", "a"),
+    ]
+
+
+def test_two_copies_are_kept_apart(data: Path) -> None:
+    """The folder is part of the cell's name, and rows of all cells stay rows of all."""
+    shutil.copytree(data / "dba", data / "old")
+    result = league_table(data, table="dba")
+    assert {row.cell for row in result.rows} > {"first / a in dba", "first / a in old", "all in dba"}
+    assert sum(result.verdict_counts()["dba"].values()) == 2 * 2 * 6
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    """Is refused with all that was looked for."""
+    with pytest.raises(InputError, match=r"dba \(.*nomiracl \(.*paretobandit \(.*adarague \(.*got none") as caught:
+        league_table(tmp_path)
+    assert ".parquet" in str(caught.value)
+    with pytest.raises(InputError, match="no such folder"):
+        league_table(tmp_path / "nothing")
+    with pytest.raises(InputError, match="table must be one of dba, nomiracl"):
+        league_table(tmp_path, table="dbb")
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(InputError, match=r"must be a file \.csv"):
+        league_table(tmp_path / "a.txt")
+
+
+def test_the_result(data: Path) -> None:
+    """Frame, short form, display and page hold every row; the hash tells other contents."""
+    result = league_table(data)
+    assert tuple(result.frame().columns) == LeagueRow._fields
+    assert len(result.frame()) == len(result.rows) == 14 + 16
+    assert repr(result).startswith("League(rows=30)\n  dba: ")
+    assert result._repr_html_().count("<details") == 3
+    page = league_page(result)
+    assert MANY in page.partition("## dba")[0]
+    assert page.count("\n| ") == len(result.rows) + 2 * 2
+    assert page.count(" | ".join(HEAD)) == 2
+    before = result.notes[0]
+    path = next((data / "dba").glob("*/*/*.jsonl"))
+    path.write_text(path.read_text() + "\n")
+    assert league_table(data).notes[0] != before
+
+
+def test_losses_stay() -> None:
+    """A row behind is shown as such."""
+    row = LeagueRow("t", "c", "", "AUROC", higher_is_better=True, n=9, difference=-0.1, verdict="behind")
+    result = League((row,), ())
+    assert "1 behind" in repr(result)
+    assert "| behind |" in league_page(result)
+    assert "behind" in result._repr_html_()
+
+
+def test_lines_of_text() -> None:
+    """Calls stand where they differ or one is unknown, the note always, figures where there are some."""
+    row = LeagueRow("t", "c", "", "AUROC", higher_is_better=True, n=9, raglab=0.5, difference=0.1, reference="x")
+    texts = {
+        "t | c | AUROC: not judged; raglab 0.500, +0.100 against x": row,
+        "t | c | AUROC: not judged; raglab 0.500, +0.100 against x; dropped: 3": row._replace(note="dropped: 3"),
+        "t | c | AUROC: not judged; raglab 0.500, +0.100 against x; calls 4.25 against 1": row._replace(
+            calls=4.25, reference_calls=1.0
+        ),
+        "t | c | AUROC: not judged; raglab 0.500, +0.100 against x; calls 4 against ?": row._replace(calls=4.0),
+        "t | c | AUROC: not judged; few": row._replace(raglab=float("nan"), calls=4.0, note="few"),
+    }
+    assert [line_text(row) for row in texts.values()] == list(texts)
+
+
+def test_what_lies_beside_the_data(data: Path) -> None:
+    """Links to nothing, in a loop or to a table, folders named as files, files that are cut: no row changes."""
+    before = league_table(data)
+    other = data / "other" / "x"
+    for name in ("relevant", "non_relevant", "a/b", "dev_1/nor_qa_m_s", "test/nor_qa_m_s"):
+        (other / name / "prediction__a.json").mkdir(parents=True)
+        (other / name / "val_a.jsonl").mkdir()
+        (other / name / "val_b.jsonl").symlink_to(data / "nothing")
+        (other / name / "val_c.jsonl.gz").write_bytes(b"\x1f\x8b\x08\x00broken")
+        (other / name / "prediction__b.json").touch()
+        (other / name / "prediction__c.json").symlink_to(data / "nothing")
+    (other / "test_a.jsonl").symlink_to(other / "test_a.jsonl")
+    (other / "again").symlink_to(data)
+    (data / "z").symlink_to(data / "dba")
+    assert repr(league_table(data, table="dba").rows) == repr(tuple(row for row in before.rows if row.table == "dba"))
+    after = league_table(data)
+    assert repr(tuple(row for row in after.rows if row.table != "adarague")) == repr(before.rows)
+    assert {row.verdict for row in after.rows if row.table == "adarague"} <= {"not judged"}
+    (data / "dba" / "lost.json").symlink_to(data / "nothing")
+    assert "7 files, of which 1 cannot be read, SHA-256" in league_table(data, table="dba").notes[0]
+
+
+def test_a_table_in_the_folder_of_another(tmp_path: Path) -> None:
+    """Is there too, and its files are not counted for the one around it."""
+    nomiracl_folder(tmp_path)
+    dba_folder(tmp_path / "dba")
+    dba_folder(tmp_path)
+    dba_folder(tmp_path / "first" / "a" / "within")  # in a folder of a table's own no other is looked for
+    places = [(layout.name, folder.relative_to(tmp_path).as_posix()) for layout, folder in layout_folders(tmp_path)]
+    assert places == [("dba", "."), ("dba", "dba"), ("nomiracl", ".")]
+    (tmp_path / "val_k.jsonl").write_text('{"prompt": "a", "arms": {}}\n')
+    assert ("paretobandit", tmp_path) in [(layout.name, folder) for layout, folder in layout_folders(tmp_path)]
+    result = league_table(tmp_path, table="nomiracl")
+    assert len(result.rows) == 16
+    assert result.notes[0].startswith(f"nomiracl: {6 + 6 + 6 + 1} files,")
+
+
+def test_the_command(data: Path, tmp_path: Path) -> None:
+    """Prints a line a row, writes a page or CSV with equal bytes, and JSON for programs."""
+    code, text = called(data, "--out", tmp_path / "a.md")
+    assert code == 0
+    assert text.count(" | ") >= 2 * 30
+    assert " against the published assistive vote; calls 4 against 1\n" in text
+    first, second, many = text.partition("League(rows=30)\n")[2].splitlines()[:3]
+    assert first.startswith("  dba: ")
+    assert first.endswith("; all cells together: 2 ahead")
+    assert second.startswith("  nomiracl: ")
+    assert many == f"  {MANY}"
+    assert "dba | all | AUROC: ahead; raglab 0." in text
+    assert "note: dba: 6 files, SHA-256" in text
+    called(data, "--out", tmp_path / "b.md")
+    assert (tmp_path / "a.md").read_bytes() == (tmp_path / "b.md").read_bytes()
+    code, text = called(data, "--table", "nomiracl", "--json", "--out", tmp_path / "a.csv")
+    assert len(json.loads(text)["rows"]) == 16
+    assert len((tmp_path / "a.csv").read_text("utf-8").splitlines()) == 17
+    assert called(data, "--out", tmp_path / "a.html")[0] != 0
+    assert called(tmp_path / "empty")[0] != 0
+
+
+@has_data
+@pytest.mark.slow
+def test_published_tables() -> None:
+    """What the league must show: the gain of the fused votes, and rates beside those of the replies."""
+    rows = {(row.table, row.cell, row.metric): row for row in league_table(DATA / "dba").rows}
+    gain = rows["dba", "all", "AUROC"]
+    assert gain.difference >= 0.06
+    assert gain.low > 0.0
+    result = league_table(DATA / "nomiracl")
+    published = {row.cell: row for row in result.rows if row.metric == "hallucination rate"}["all"]
+    assert published.reproduced == pytest.approx(published.published, abs=0.05)
