@@ -34,6 +34,7 @@ from raglab.model_files import (
     in_precision,
     reads_pictures,
 )
+from raglab.progress import waiting
 
 if TYPE_CHECKING:
     import sentence_transformers as st
@@ -228,6 +229,7 @@ class Nli:
         return label_probability(self.model, self.label, pairs)
 
 
+@waiting("load the encoder")
 def load_encoder(name: str | None = None, *, download: bool = False, precision: Precision = "float32") -> Encoder:
     """Load an encoder.
 
@@ -383,6 +385,7 @@ class CausalModel:
             return numpy_array(rows[torch.arange(len(reply)), torch.tensor(list(reply))]).astype(np.float64)
 
 
+@waiting("load the language model")
 def load_causal_model(name: str, *, download: bool = False) -> CausalModel:
     """Load a causal language model in float32.
 
@@ -499,6 +502,7 @@ def device_name() -> str:
     return str(get_device_name())
 
 
+@waiting("load the cross-encoder")
 def open_cross_encoder(name: str, *, download: bool) -> tuple[str, st.CrossEncoder]:
     """Identifier and loaded cross-encoder."""
     files = find_model(name, download=download)

@@ -1,4 +1,4 @@
-"""Progress of long loops (shore): a bar in notebooks and terminals, nothing anywhere else."""
+"""Progress of long loops and waits (shore): a bar in notebooks and terminals, nothing anywhere else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from threading import Event, Thread
 from time import monotonic
 from typing import TypeVar
 
@@ -44,7 +45,7 @@ def progress(
       ['a', 'b', 'c']
     """
     many = not isinstance(items, Sized) or len(items) > 1  # of one item, a loop inside it is counted
-    if _silent.get() or not many or _inside() or os.environ.get(VARIABLE, "").strip().lower() in _OFF:
+    if not many or _is_off() or _inside():
         yield from items
         return
     if total is None and isinstance(items, Sized):
@@ -70,6 +71,53 @@ def progress(
             _counted.set(0)
         if bar is not None:
             bar.close()
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Where a block lasts longer than two seconds, the seconds that have passed, shown where `progress` shows a bar.
+
+    For work that has no steps to count: a model that is loaded, a kernel that is compiled.
+
+    Args:
+      what: is done.
+
+    Example:
+      >>> with waiting("load the encoder"):
+      ...     sum(range(10))
+      45
+    """
+    if _is_off() or _inside():
+        yield
+        return
+    end = Event()
+    # The context tells a notebook in which cell this is shown.
+    clock = Thread(target=copy_context().run, args=(_show_seconds, what, end), daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        end.set()
+        clock.join()
+
+
+def _show_seconds(what: str, end: Event) -> None:
+    """Show how long something takes, second by second, from two seconds on and until it ends."""
+    if end.wait(DELAY):
+        return
+    from tqdm.auto import tqdm
+
+    bar = tqdm(desc=what, bar_format="{desc}: {elapsed}", disable=None)
+    bar.start_t = getattr(bar, "start_t", 0.0) - DELAY
+    while not end.wait(1.0):
+        bar.refresh()
+    bar.refresh()
+    bar.close()
+
+
+def _is_off() -> bool:
+    """Whether nothing is shown, by `silence` or the environment."""
+    return _silent.get() or os.environ.get(VARIABLE, "").strip().lower() in _OFF
 
 
 def _inside() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
@@ -73,7 +74,7 @@ from raglab.metrics import CELLS
 from raglab.misuse import takes
 from raglab.parallel import Result, run_each
 from raglab.policy import PolicyData
-from raglab.progress import progress
+from raglab.progress import progress, waiting
 from raglab.step_functions import (
     all_step_cells,
     closest_flip,
@@ -335,8 +336,13 @@ def _tally_evidence(
             msg = f"engine numba must know what it replays, got {unknown}; use engine='auto'."
             raise ValueError(msg)
         fell_back |= {unknown: None} if unknown and compiled is not None else {}
-        use = vectorised_codes if unknown or compiled is None else compiled
-        cells[places], stages[places], missing[places] = count_codes(use(evidence, thresholds, len(group)))
+        if unknown or compiled is None:
+            codes = vectorised_codes(evidence, thresholds, len(group))
+        else:
+            first = nullcontext() if compiled.is_compiled(thresholds) else waiting("compile the replay, once a machine")
+            with first:
+                codes = compiled.tallied(evidence, thresholds, len(group))
+        cells[places], stages[places], missing[places] = count_codes(codes)
         by_text = int(evidence.by_text.sum())
     used = (
         f"numpy, since numba does not know {' or '.join(fell_back)}" if fell_back else "numba" if compiled else "numpy"
@@ -401,11 +407,11 @@ def _labels(trace: TraceData) -> NDArray[np.int64]:
     return np.bincount(check_labelled(label_codes(trace.cases)), minlength=3)
 
 
-def _compiled_kernel(engine: str) -> Any:  # noqa: ANN401 - a function
-    """Compiled tally of an engine; None where NumPy is to do the work, or knows a gate that the kernel does not."""
+def _compiled_kernel(engine: str) -> Any:  # noqa: ANN401 - a module
+    """Module of the compiled tally of an engine; None where NumPy does the work, or knows a gate that it does not."""
     kernel = kernel_of(engine, _replay_kernel)
     if kernel is None or kernel.complete():
-        return None if kernel is None else kernel.tallied
+        return kernel
     if engine == "numba":
         msg = "engine numba must know every gate of the table, got one with margins of its own; use engine='auto'."
         raise ValueError(msg)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
 
 import raglab.progress
-from raglab.progress import progress, silence
+from raglab.progress import progress, silence, waiting
 
 
 class Terminal(io.StringIO):
@@ -108,3 +109,25 @@ def test_what_a_loop_raises_is_raised() -> None:
     with pytest.raises(KeyError):
         seen.extend(progress(broken(), "read"))  # type: ignore[arg-type]
     assert seen == [1]
+
+
+def test_a_wait_is_shown_with_its_seconds(shown: Callable[..., str]) -> None:
+    """Where it is long and somebody looks; what it raises is raised, and nothing is shown inside a counted loop."""
+
+    def wait() -> None:
+        with waiting("load"):
+            time.sleep(0.2)
+
+    assert "load: 00:0" in shown(wait)
+    assert shown(wait, 60.0) == ""
+    assert shown(wait, looked_at=False) == ""
+    with silence():
+        assert shown(wait) == ""
+    assert "load" not in shown(lambda: [wait() for _ in progress(range(2), "read")])
+
+    def failed() -> None:
+        with waiting("load"):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failed()

@@ -656,6 +656,12 @@ def _cost_inputs(evidence: Evidence) -> tuple[NDArray[np.void], NDArray[np.bool_
     return _numpy_records(columns, n), np.stack([options, evidence.right[0, answer_slots(evidence), every]], axis=1)
 
 
+def is_compiled(thresholds: Thresholds) -> bool:
+    """Whether this process has compiled what counts by such thresholds, or read it from the disk."""
+    function: Any = _outcome_counts if thresholds.costs is None else _cost_counts
+    return bool(function.signatures)
+
+
 def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDArray[np.int64]:
     """Cases by code (what decided, label, expected sources found), [P, codes], of many policies; of depth 0 only.
 
