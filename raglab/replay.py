@@ -339,7 +339,7 @@ def _tally_evidence(
         if unknown or compiled is None:
             codes = vectorised_codes(evidence, thresholds, len(group))
         else:
-            first = nullcontext() if compiled.is_compiled(thresholds) else waiting("compile the replay, once a machine")
+            first = nullcontext() if compiled.is_compiled(thresholds) else waiting("compile the replay, once")
             with first:
                 codes = compiled.tallied(evidence, thresholds, len(group))
         cells[places], stages[places], missing[places] = count_codes(codes)
