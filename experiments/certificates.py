@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from raglab import Policy, Trace, certify_best, check_policy, fit_decision, fit_fused_gate, sweep
 from raglab.lab import always_answer, compare_gates
-from raglab.lab.certification import Certification, grid
+from raglab.lab.certification import Certification
+from raglab.lab.certification_families import grid
 from raglab.lab.certified_losses import count_rates, nearest_target
 from raglab.lab.search_space import published_policy
 from raglab.metrics import TARGETS, upper_bound

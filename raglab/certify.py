@@ -481,6 +481,9 @@ def certify(
     candidates are the observed levels of the score. The fixed sequence goes down from a start that no label chose,
     and ends at the first level that fails; Holm tests every level at once and pays for it.
 
+    This call keeps no count of looks: add its delta yourself. Another test on the same cases, by this function or by
+    another one, adds its own delta to the error.
+
     Args:
       scores: higher is surer, [Q]; NaN is never answered.
       correct: right if it is answered, [Q]: bool, or a grade in [0, 1] whose complement is the loss.

@@ -15,7 +15,8 @@ from raglab.cli import app
 from raglab.decision.learned_cases import queries_hash
 from raglab.decision.measurement import measured_tables, structure_hash
 from raglab.lab.certificate_checks import check_policy
-from raglab.lab.certification import PATHS, certify_best, certify_policy, declared_family, grid
+from raglab.lab.certification import certify_best, certify_policy
+from raglab.lab.certification_families import PATHS, declared_family, grid
 from raglab.lab.certification_texts import certificate_lines
 from raglab.lab.certified_losses import RISK, count_rates, counted_losses, pilot_counts
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
@@ -84,6 +85,36 @@ def test_a_ratio_over_one_signal_is_a_threshold_on_it(trace: Trace) -> None:
     assert np.array_equal(status == Status.ok, cosine["certify"] >= least)
 
 
+def test_the_grid_is_of_observed_values_and_holds_the_policy_itself(trace: Trace) -> None:
+    """Lowest and own value of each threshold, gates on, tau_explicit moved along; no label is read."""
+    pilot = trace.split("tune")
+    own = POLICY.replace("similarity.enabled", False)
+    found = grid(pilot, own)
+    assert found[0] == own
+    cosines = np.unique(pilot.hits.cosine[:, 0, 0, 0])
+    tried = {one.similarity.min_similarity for one in found}
+    assert tried <= {*cosines.tolist(), own.similarity.min_similarity}
+    assert {cosines[0], own.similarity.min_similarity} <= tried
+    assert all(one.similarity.enabled and one.confidence.enabled for one in found[1:])
+    spread = POLICY.confidence.tau_default - POLICY.confidence.tau_explicit
+    assert all(one.confidence.tau_explicit == max(0.0, one.confidence.tau_default - spread) for one in found[1:])
+    cases = tuple(case._replace(expect_status="refuse", expect_sources=()) for case in pilot.cases)
+    assert grid(Trace(cases, *_parts(pilot)), own) == found
+
+
+@pytest.mark.parametrize("path", ["density.min_keep", "resolver.min_group_gap", "l2.soft_max_l2", "gap.min_gap"])
+def test_the_grid_takes_any_threshold(trace: Trace, path: str) -> None:
+    """Whole numbers stay whole, a rule of the resolver has no switch, one that is not set is not tried."""
+    base = POLICY if path == "density.min_keep" else POLICY.replace(path, None)
+    assert len(grid(trace, base, paths=[path])) > 1
+
+
+def test_both_taus_vary_where_both_are_named(trace: Trace) -> None:
+    """Then the one does not follow the other."""
+    found = grid(trace, POLICY, paths=["confidence.tau_default", "confidence.tau_explicit"])
+    assert len({(one.confidence.tau_default, one.confidence.tau_explicit) for one in found[1:]}) == len(found) - 1
+
+
 def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     """One number moves, over its breakpoints, whatever the labels; no gate of the chain is switched on for it."""
     pilot = trace.split("tune")
@@ -95,7 +126,7 @@ def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(trace: Trace, mo
     assert {one.replace("decision.ratio", 1.0).policy_id for one in family} == {off.policy_id}
     cases = tuple(case._replace(expect_status="refuse", expect_sources=()) for case in pilot.cases)
     assert grid(Trace(cases, *_parts(pilot)), off) == family
-    monkeypatch.setattr("raglab.lab.certification.MOST", 5)
+    monkeypatch.setattr("raglab.lab.certification_families.MOST", 5)
     few = {one.decision.ratio for one in grid(pilot, off)}
     assert len(few) == 5
     assert {float(np.nanmin(at)), float(np.nanmax(at)), 1.0} < few
@@ -105,7 +136,7 @@ def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not where a gate of the chain decides too, nor a bound that only warns or is off."""
-    monkeypatch.setattr("raglab.lab.certification.MOST", 50)
+    monkeypatch.setattr("raglab.lab.certification_families.MOST", 50)
     alone = always_answer(POLICY).replace("signals", {"top1_cosine": {"min": 0.4}, "gap": {"max": 1.2}})
     stated = ("signals.gap.max", "signals.top1_cosine.min")
     assert declared_family(alone) == stated

@@ -16,7 +16,7 @@ from raglab.audit.explanation import check_differences, decide_by_checks
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import measured_tables
-from raglab.lab.certification import grid
+from raglab.lab.certification_families import grid
 from raglab.lab.search_space import always_answer, full_space, step_thresholds
 from raglab.policy import PolicyData
 from raglab.replay import SWEPT, decide, flips, steps, sweep, tally

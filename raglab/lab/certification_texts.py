@@ -12,7 +12,7 @@ from raglab import certify, metrics
 from raglab.breakpoints import threshold_at
 from raglab.certify import Certificate, Promise, cases_needed
 from raglab.decimals import decimals, percent
-from raglab.lab.certification import need_line
+from raglab.lab.certification_needs import need_line
 from raglab.lab.certified_losses import COST, EVEN
 
 if TYPE_CHECKING:

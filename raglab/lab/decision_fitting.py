@@ -478,7 +478,7 @@ def held_out_cells(
     first = policies[0].decision.model
     if first is None or any(policy.decision.model != first for policy in policies):
         value = f"{sum(policy.decision.model != first for policy in policies) + 1} different ones or none"
-        msg = f"policies must decide by one model, got {value}; take those of `raglab.lab.certification.grid`."
+        msg = f"policies must decide by one model, got {value}; take those of `raglab.lab.certification_families.grid`."
         raise ValueError(msg)
     group = None if first.groups is None else first.groups.attribute
     parts = list(each_shard(fitted_cases, trace, policies[0], arm, group, what="measure"))

@@ -12,7 +12,7 @@ from raglab.case_groups import group_values
 from raglab.certify import cases_needed, data_need
 from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.trace_view import TraceView
-from raglab.lab.certification import need_line
+from raglab.lab.certification_needs import need_line
 from raglab.lab.certified_losses import COST
 from raglab.misuse import takes
 from raglab.replay import cases_by_shard, each_shard, join_columns, shard_codes

@@ -26,15 +26,10 @@ from raglab.lab.acting_gates import acting_gates
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.carried_labels import LabelValidity, label_key, label_validity
 from raglab.lab.certificate_checks import Retest, certificate_defect, retest
-from raglab.lab.certification import (
-    Certification,
-    CertificationSettings,
-    certify_alone,
-    checked_settings,
-    grid,
-    need_line,
-    pilot_trace,
-)
+from raglab.lab.certification import Certification, certify_alone, pilot_trace
+from raglab.lab.certification_families import grid
+from raglab.lab.certification_needs import need_line
+from raglab.lab.certification_settings import CertificationSettings, checked_settings
 from raglab.lab.certified_losses import COST, pilot_counts
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate

@@ -24,7 +24,8 @@ from raglab.displays.tables import (
 from raglab.html_display import Cell, Mark
 from raglab.lab.answer_basis import basis_conflict, basis_kind
 from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
-from raglab.lab.certification import SPLITS, need_line
+from raglab.lab.certification_cases import SPLITS
+from raglab.lab.certification_needs import need_line
 from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import COST, asking_note
 from raglab.lab.decision_fitting import tells_apart

@@ -17,7 +17,8 @@ from labelled import free_policy, labelled
 from raglab.decision.learned_cases import queries_hash
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.lab.certificate_checks import check_policy
-from raglab.lab.certification import Certification, certify_best, certify_policy, grid, observed_values
+from raglab.lab.certification import Certification, certify_best, certify_policy
+from raglab.lab.certification_families import grid, observed_values
 from raglab.lab.certified_losses import RISK
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.looks import split_queries, trace_hash

@@ -1,0 +1,105 @@
+"""Cases of a certification (shore): those to certify on, and what may not have learned from them (S6.7, S6.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from raglab.decision.learned_cases import Queries, check_unlearned, hash_queries, learned_cases
+from raglab.decision.trace_view import TraceView
+from raglab.lab.label_sampling import PROBABILITY
+from raglab.lab.looks import split_queries
+from raglab.replay import cases_by_shard
+from raglab.store.case_labels import check_split_names
+from raglab.store.policies import Policy
+from raglab.store.traces import StudyTrace
+
+SPLITS = ("tune", "certify")
+REPORT = "report"
+TEST_REMEDY = (
+    ", or load them again: a column of train and test is read as tune and report, and .replace({'test': 'certify'}) on "
+    "it certifies on test"
+)
+
+
+class CertifyCases(NamedTuple):
+    """Cases that an order is learned on, None without any, and those to certify on; hashes of the latter and of all.
+
+    by_split: questions of all cases. tested: the split to certify on, None where there is none.
+    """
+
+    pilot: StudyTrace | None
+    held_out: StudyTrace
+    held_out_hash: str
+    trace_hash: str
+    by_split: Queries
+    tested: tuple[str | None, ...] = (None,)
+
+
+def _check_drawn_alike(trace: TraceView) -> None:
+    """Refuse cases that were drawn with different probabilities: a certificate counts each of them once."""
+    drawn = {case.extra.get(PROBABILITY) for cases in cases_by_shard(trace) for case in cases}
+    if len(drawn) > 1:
+        known = [float(value) for value in drawn if value is not None]
+        some = ", and cases that nobody drew" if None in drawn else ""
+        msg = (
+            "cases to certify on must be drawn with one probability, got inclusion probabilities from "
+            f"{min(known):.3g} to {max(known):.3g}{some}; label a sample that is drawn evenly, and read this one by "
+            "`raglab.review`, which weighs it."
+        )
+        raise ValueError(msg)
+
+
+def certify_splits(trace: StudyTrace) -> CertifyCases:
+    """Split `certify` of a trace with split `tune`, or all cases of one without splits.
+
+    Raises:
+      ValueError: splits without `certify`, no case, or cases drawn with several probabilities.
+    """
+    by_split = split_queries(trace)
+    check_split_names(by_split)
+    pilot, held_out = SPLITS
+    of_all = hash_queries(chain.from_iterable(by_split.values()))
+    if held_out in by_split:
+        learned_on = trace.split(pilot) if pilot in by_split else None
+        of_tested = hash_queries(by_split[held_out])
+        tested = trace.split(held_out)
+        _check_drawn_alike(tested)
+        return CertifyCases(learned_on, tested, of_tested, of_all, by_split, (held_out,))
+    if by_split.keys() - {None}:
+        split_names = ", ".join(sorted(map(str, by_split)))
+        # Where the names came from is not kept: loaders read train and test as tune and report (rule S6.5).
+        remedy = TEST_REMEDY if REPORT in by_split else ""
+        msg = f"cases must have a split certify to certify on, got {split_names}; label one so{remedy}."
+        raise ValueError(msg)
+    if not len(trace):
+        msg = "a certificate needs at least one case, got none."
+        raise ValueError(msg)
+    _check_drawn_alike(trace)
+    return CertifyCases(None, trace, of_all, of_all, by_split)
+
+
+def distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> list[Policy]:
+    """Candidates, each policy once; none of which may have learned from the cases to certify on, alone or with others.
+
+    Raises:
+      ValueError: one that has.
+    """
+    by_id: dict[str, Policy] = {}
+    for policy in candidates:  # of equal ones that which remembers a look
+        if policy.certificate is not None or policy.policy_id not in by_id:
+            by_id[policy.policy_id] = policy
+    offered = list(by_id.values())
+    for learned in learned_cases(offered, cases.by_split, cases.tested):
+        check_unlearned(learned)
+    return offered
+
+
+def doubt_notes(offered: Sequence[Policy], cases: CertifyCases) -> tuple[str, ...]:
+    """Notes on candidates that may have learned from a part of the cases to certify on."""
+    doubts = [learned.doubt for learned in learned_cases(offered, cases.by_split, cases.tested) if learned.doubt]
+    if not doubts:
+        return ()
+    of = "" if len(offered) == 1 else f"Of {len(doubts):,} of {len(offered):,} candidates: "
+    return (f"{of}{doubts[0]}",)

@@ -1,0 +1,147 @@
+"""Declared families (shore): a policy's thresholds on a grid of observed values, before any label (S6.4, S6.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.breakpoints import SWEPT, breakpoints, threshold_at
+from raglab.decision.measurement import gates_off
+from raglab.decision.trace_view import TracePart, TraceView
+from raglab.gates import GATES
+from raglab.policy_sections import EXPECTED_COST
+from raglab.replay import each_part, part_evidence
+from raglab.signal_gates import SIGNALS, signal_path
+from raglab.store.policies import Policy
+from raglab.thresholds import policy_thresholds
+
+PATHS = tuple(path for path, swept in SWEPT.items() if swept.candidate)
+MOST = 2_000  # candidates on the grid of a policy
+DECISION = "decision."  # paths of what an expected cost is compared by
+
+
+def grid(trace: TraceView, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None) -> list[Policy]:
+    """Policies with thresholds on a grid of observed values: one declared family, at which no label is looked.
+
+    Their gates are switched on; the lowest value of each passes everything, so that a gate may be out of use. Of one
+    threshold alone as many values are tried as `MOST` allows, evenly by rank.
+
+    Args:
+      trace: of shards the values are gathered in one pass; those of all cases are held whole, the hits are not.
+      paths: `declared_family` of the policy where not given.
+
+    Raises:
+      ValueError: a path that cannot be swept, or one that does not act under the policy's rule.
+
+    Source: rules S6.4, S6.9.
+    """
+    used = list(dict.fromkeys(declared_family(policy, gates_off(trace)) if paths is None else paths))
+    _check_paths(used, policy)
+    # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
+    size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
+    values = _observed_values(trace, policy, arm, used)
+    levels = [_candidate_levels(known, policy.value(path), size) for known, path in zip(values, used, strict=True)]
+    # Rules of the resolver and costs have no switch.
+    sections = dict.fromkeys(path.rpartition(".")[0] for path in used if not path.startswith(("resolver.", DECISION)))
+    switched = [item for name in sections for item in (f"{name}.enabled", True)]
+    base = policy.replace(*switched) if switched else policy
+    # The two taus move together: their spread is what naming documents is worth, not what is searched for.
+    spread = policy.confidence.tau_default - policy.confidence.tau_explicit
+    out = [policy]
+    for combination in product(*levels):
+        if _crosses(policy, dict(zip(used, combination, strict=True))):
+            continue
+        changes: list[Any] = [item for pair in zip(used, combination, strict=True) for item in pair]
+        if "confidence.tau_default" in used and "confidence.tau_explicit" not in used:
+            tau = combination[used.index("confidence.tau_default")]
+            changes += ["confidence.tau_explicit", float(np.clip(tau - spread, 0.0, 100.0))]
+        out.append(base.replace(*changes))
+    return out
+
+
+def _observed_values(
+    trace: TraceView, policy: Policy, arm: str | None, paths: Sequence[str]
+) -> list[NDArray[np.float64]]:
+    """Values at which some case may change, by path, ascending and each once; the same however the cases are cut."""
+    parts = list(each_part(observed_values, trace, policy, arm, paths, what="thresholds"))
+    return [np.unique(np.concatenate(of_path)) for of_path in zip(*parts, strict=True)]
+
+
+def observed_values(
+    part: TracePart, policy: Policy, arm: str | None, paths: Sequence[str]
+) -> list[NDArray[np.float64]]:
+    """Values of one part's cases, by path, ascending and each once; pure, so that any worker may find them."""
+    evidence = part_evidence(part, policy, arm)
+    thresholds = policy_thresholds([policy])
+    every = (breakpoints(evidence, thresholds, path) for path in paths)
+    # Which zero is met first must not decide its sign.
+    return [np.unique(values[~np.isnan(values)] + 0.0) for values in every]
+
+
+def declared_family(policy: Policy, off: Collection[str] = ()) -> tuple[str, ...]:
+    """Thresholds that the candidates of a certificate vary unless others are named.
+
+    Args:
+      off: gates that the trace cannot judge (`gates_off`); where that leaves none of the chain's, bounds decide.
+
+    Where the least expected cost decides that is the ratio of costs alone, since the chain's thresholds do not act
+    there. Where only bounds on signals decide it is those that are stated. Else it is `PATHS`, without the fused gate
+    where the policy has none.
+
+    Source: rule S6.9.
+    """
+    if policy.decision.rule == EXPECTED_COST:
+        return (f"{DECISION}ratio",)
+    bounds = tuple(
+        f"{signal_path(name)}.{end}"
+        for name, gate in sorted(policy.signals.items())
+        for end in ("min", "max")
+        if gate.enabled and gate.on_fire != "warn" and getattr(gate, end) is not None
+    )
+    gate_names = (gate.name for gate in GATES if gate.switch and gate.thresholds and gate.firing != "warn")
+    if bounds and not any(policy.value(f"{name}.enabled") for name in gate_names if name not in off):
+        return bounds
+    active_paths = tuple(path for path in PATHS if path.partition(".")[0] not in off)
+    return tuple(path for path in active_paths if policy.fused_model is not None or path != "fused.min_fused") or bounds
+
+
+def _check_paths(paths: Sequence[str], policy: Policy) -> None:
+    unknown = [path for path in paths if threshold_at(path) is None]
+    if unknown:
+        named = ", ".join((*(path for path, swept in SWEPT.items() if not swept.signal), "signals.<name>.min or max"))
+        msg = f"paths must be among {named}, got {unknown[0]!r}."
+        raise ValueError(msg)
+    by_cost = policy.decision.rule == EXPECTED_COST
+    acting = (
+        (DECISION, f"{SIGNALS}.") if by_cost else tuple({f"{path.partition('.')[0]}." for path in SWEPT} - {DECISION})
+    )
+    idle = [path for path in paths if not path.startswith(acting)]
+    if idle:
+        instead = f"vary {DECISION}ratio" if by_cost else "fit a decision by expected cost first (raglab.fit_decision)"
+        msg = f"paths must be thresholds that act under rule {policy.decision.rule}, got {idle[0]!r}; {instead}."
+        raise ValueError(msg)
+
+
+def _crosses(policy: Policy, changes: Mapping[str, Any]) -> bool:
+    """Whether some signal's min would lie above its max, which no policy may state (rule S2.15)."""
+    for path in changes:
+        section = path.rpartition(".")[0]
+        if section.startswith(f"{SIGNALS}."):
+            ends = (f"{section}.{key}" for key in ("min", "max"))
+            low, high = (changes.get(end, policy.value(end)) for end in ends)
+            if low is not None and high is not None and low > high:
+                return True
+    return False
+
+
+def _candidate_levels(known: NDArray[np.float64], own: float | None, size: int) -> list[Any]:
+    """About so many observed values, evenly by rank, with the lowest and the policy's own."""
+    if not len(known):
+        return [own]
+    picked = np.quantile(known, np.linspace(0.0, 1.0, size - 1), method="inverted_cdf").tolist()
+    values_tried = {*picked, *([] if own is None else [own])}
+    return sorted(map(int, values_tried) if isinstance(own, int) else values_tried)
