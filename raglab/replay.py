@@ -523,7 +523,7 @@ def steps(
     Returns:
       A row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`; of all thresholds one after the
         other, with `path` as the first column. A step of an upper threshold holds on [low, high), of a lower one on
-        (low, high]; the outermost end at the threshold's range.
+        (low, high]; the outermost end at the threshold's range. `attrs["units"]` names the unit of each path.
 
     Raises:
       ValueError: the path cannot be swept, or resolution is below 2.
@@ -536,20 +536,20 @@ def steps(
         rule = "resolution must be a whole number of at least 2"
         msg = f"{rule}, got {resolution}; it is the most steps of a threshold, such as 2000."
         raise ValueError(msg)
-    curves = _step_curves(trace, policy, path, arm, resolution)
+    curves, units = _step_curves(trace, policy, path, arm, resolution)
     names = np.repeat(np.array(list(curves), dtype=str), [len(curve.low) for curve in curves.values()])
     low, high, cells = (np.concatenate(parts) for parts in zip(*(NOTHING, *curves.values()), strict=True))
     # Rates of all thresholds at once: counts recur from one to the next.
     table = pd.DataFrame({"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)})
     table = table if path is None else table.drop(columns="path")
-    table.attrs["basis"] = str(trace_basis(trace))
+    table.attrs |= {"basis": str(trace_basis(trace)), "units": units}
     return with_headline(table, trace_status_only(trace))
 
 
 def _step_curves(
     trace: TraceView, policy: PolicyData, path: str | None, arm: str | None, resolution: int | None
-) -> dict[str, StepCells]:
-    """Step functions of one threshold or of each, by path."""
+) -> tuple[dict[str, StepCells], dict[str, str]]:
+    """Step functions of one threshold or of each, by path, and the unit of each."""
     moves = each_shard(shard_moves, trace, policy, path, arm, what="steps")
     swept: dict[str, Threshold] = {}
     parts: dict[str, list[Moves]] = {}
@@ -557,7 +557,8 @@ def _step_curves(
         for name, (threshold, moved) in of_shard.items():
             swept[name] = threshold
             parts.setdefault(name, []).append(moved)
-    return {name: sum_moves(parts.pop(name), swept[name], resolution) for name in list(parts)}
+    units = {name: threshold.unit.name for name, threshold in swept.items()}
+    return {name: sum_moves(parts.pop(name), swept[name], resolution) for name in list(parts)}, units
 
 
 def shard_moves(

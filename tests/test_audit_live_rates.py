@@ -20,6 +20,7 @@ from raglab.audit.live_rates import live_rates
 from raglab.audit.log import AuditLog
 from raglab.cli import app
 from raglab.decision.checks import Check
+from raglab.displays import canvas
 from raglab.displays.logs import LiveRatesDisplay
 from raglab.live.prometheus import metrics_text
 from raglab.metrics.intervals import Stratum, finite_interval, stratified_share
@@ -356,6 +357,9 @@ def test_the_display(audit_logs: Callable[..., AuditLog], tmp_path: Path) -> Non
     assert len(display.lines_) == 5
     legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
     assert legend == ["feedback of users", "labelled sample", "95 % interval"]
+    for on, (_, part) in zip(display.axes_, table.groupby("rate", sort=False), strict=True):
+        assert f"({canvas.size_text(part['known'], 'known requests a window')})" in on.get_title(loc="left")
+    assert display.axes_[-1].get_xlabel() == "last request of the window (UTC)"
     looks = {(line.get_label(), line.get_color()) for line in display.lines_}
     assert len(looks) == 2  # a source looks the same in every panel
     assert display.frame().equals(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -418,12 +419,16 @@ def test_displays_draw_what_was_found() -> None:
     rows = {"published": silence(request_outcomes(made, DefaultLearner(), **sizes))}
     shown = SilenceDisplay.from_silence(rows)
     assert shown.frame()["share"].is_monotonic_increasing
-    assert "% silent in the end" in shown.ax_.get_legend_handles_labels()[1][0]
+    assert re.fullmatch(
+        r"published \(n = \d+ rows\): .* % silent in the end", shown.ax_.get_legend_handles_labels()[1][0]
+    )
+    assert curves.figure_.legends[0].get_texts()[-1].get_text() == "95 % interval over users, n = 20 users"
     paths = ConfidenceDisplay.from_paths(confidence_paths({"vote_share": DefaultLearner()}, 30))
     assert "ends at" in paths.axes_[0].get_legend_handles_labels()[1][0]
     assert "vote_share" in paths._repr_html_()
     splits = SplitDisplay.from_requests({"page_1_kind": np.array([10.0, 20.0, np.nan])})
-    assert splits.ax_.get_legend_handles_labels()[1] == ["page_1_kind: 2 of 3, median 15 requests"]
+    assert splits.ax_.get_legend_handles_labels()[1] == ["page_1_kind: 2 of n = 3 rows split, median 15 requests"]
+    assert "n = 1 row" in paths.axes_[1].get_xlabel()
     assert "never" not in repr(splits)
     for display in (shown, splits, paths, curves):
         assert type(display).__name__ in repr(display)

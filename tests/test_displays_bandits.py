@@ -105,6 +105,38 @@ def test_axes_given_are_axes_used(name: str) -> None:
     assert shown.figure_.canvas.manager is None
 
 
+SIZES = {
+    "interval": "n = 12 replications",
+    "quantiles": "n = 12 replications",
+    "spend": "n = 8 replications",
+    "share": "windows of 10; n = 500 rounds, 12 replications",
+    "propensity": "(count; n = 60 rounds)",
+    "forest": "n of rounds not stated",
+    "audit": "n = 80 questions",
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_the_size_is_on_the_axis(name: str) -> None:
+    """Replications, rounds or questions; a figure that nobody told says so."""
+    assert SIZES[name] in DRAWN[name].plot().ax_.get_xlabel()
+
+
+def test_a_forest_knows_the_rounds_of_its_log() -> None:
+    """As the estimates note them, or as stated where frames were joined."""
+    log = pd.DataFrame({"action": [0, 1] * 200, "reward": [0.0, 1.0] * 200, "propensity": 0.5})
+    table = off_policy.estimate(log, [0.25, 0.75], ("snips", "dr"))
+    for shown in (ForestDisplay.from_estimates(table), ForestDisplay.from_estimates(ESTIMATES, rounds=400)):
+        assert shown.ax_.get_xlabel().endswith("(95 % interval; n = 400 rounds)")
+
+
+@pytest.mark.parametrize(("n_rounds", "window"), [(7, 2), (8, 2), (7, 9), (1, 1), (5, 1)])
+def test_rounds_of_windows_are_counted(n_rounds: int, window: int) -> None:
+    """Also where the last window is shorter."""
+    shown = PropensityDisplay.from_propensities(np.full((n_rounds, 2), 0.5), ("a", "b"), window=window)
+    assert f"n = {n_rounds} rounds)" in shown.ax_.get_xlabel()
+
+
 def test_names_and_units_are_drawn_as_they_stand() -> None:
     """What looks like a formula, with an end or without, is text; what turns the order of letters is shown."""
     hostile = r"$\frac{ $x$"
@@ -188,7 +220,7 @@ def test_reward_and_spend_are_drawn_apart() -> None:
     low, high = stats.t.interval(0.95, 7, loc=last["spend"], scale=stats.sem(done.spend[:, -1] / 60))
     assert last[["spend_low", "spend_high"]].tolist() == pytest.approx([low, high])
     labels = [on.get_ylabel() for on in DRAWN["spend"].axes_]
-    assert labels[2] == "mean spend (US dollars)"
+    assert labels[2] == "mean spend\n(US dollars)"
     assert len(labels) == 4
     assert len(DRAWN["interval"].axes_) == 1
     assert not {"spend", "recent"} & set(DRAWN["interval"].frame())

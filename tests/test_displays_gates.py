@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pickle
 import re
+from io import BytesIO
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,7 +44,9 @@ def made(order: Any = slice(None), **more: Any) -> dict[str, Any]:
         "quantile": ReliabilityDisplay.from_predictions(right, score, strategy="quantile", n_bins=4, **more),
         "corp": ReliabilityDisplay.from_predictions(right, score, strategy="corp", **more),
         "pointwise": RiskCoverageDisplay.from_predictions(right, score, target=0.2, **more),
-        "simultaneous": RiskCoverageDisplay.from_predictions(right, score, band="simultaneous", **more),
+        "simultaneous": RiskCoverageDisplay.from_predictions(
+            right, score, band="simultaneous", certificate=CERTIFIED, **more
+        ),
         "no band": RiskCoverageDisplay.from_predictions(right, score, band=None, **more),
         "sweep": ThresholdSweepDisplay.from_predictions(
             right, score, label=label, targets=TARGETS, certificate=CERTIFIED, **more
@@ -195,6 +199,27 @@ def test_sweep_of_a_policy_s_threshold() -> None:
     np.testing.assert_array_equal(values, steps["coverage"])
     np.testing.assert_array_equal(edges, [*steps["low"], steps["high"].iloc[-1]])
     assert shown.ax_.get_xlabel() == "threshold (squared L2)"
+    sizes = [
+        f"n = {steps[f'{rate}_n'][0]} {who}" for rate, who in (("over_ask_rate", "unambiguous"), ("coverage", "cases"))
+    ]
+    assert [str(line.get_label()) for line in shown.lines_] == [f"over ask ({sizes[0]})", f"coverage ({sizes[1]})"]
+
+
+def test_a_sweep_names_its_threshold_and_the_unit() -> None:
+    """As `replay.steps` notes both, of one path or of rows of all; several thresholds are refused."""
+    chosen = policy(similarity={"enabled": True, "min_similarity": 0.2})
+    trace = random_trace(1, n_cases=40)
+    for path, unit in (("l2.max_l2", "squared L2 distance of unit vectors"), ("similarity.min_similarity", "cosine")):
+        one = replay.steps(trace, chosen, path=path)
+        every = replay.steps(trace, chosen)
+        for steps in (one, every[every["path"] == path]):
+            shown = ThresholdSweepDisplay.from_steps(steps)
+            assert shown.ax_.get_xlabel() == f"threshold {path} ({unit})"
+            assert f"threshold {path} ({unit})" in shown._repr_html_()
+    with pytest.raises(ValueError, match="steps must be of one threshold, got those of"):
+        ThresholdSweepDisplay.from_steps(every)
+    bare = pd.DataFrame(one.to_dict("list"))
+    assert ThresholdSweepDisplay.from_steps(bare).ax_.get_xlabel() == "threshold (unit of the score)"
 
 
 def test_the_certified_threshold_is_a_line_with_its_bound() -> None:
@@ -210,6 +235,81 @@ def test_the_certified_threshold_is_a_line_with_its_bound() -> None:
     told = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, certificate=none)
     assert "nothing certified at 90 % confidence" in told.ax_.get_legend_handles_labels()[1]
     assert none.reason in told._repr_html_()
+
+
+def test_every_curve_states_its_cases() -> None:
+    """How many there are, and how many have no score, in the legend of each."""
+    score = np.where(np.arange(300) < 7, np.nan, SCORE)
+    first = RiskCoverageDisplay.from_predictions(RIGHT, score, name="a")
+    second = RiskCoverageDisplay.from_predictions(RIGHT[:40], SCORE[:40], name="b", ax=first.ax_)
+    labels = [str(shown.line_.get_label()).split(":")[0] for shown in (first, second)]
+    assert labels == ["a (n = 300 cases, 7 without a score)", "b (n = 40 cases)"]
+    assert "a (n = 300 cases" in first._repr_html_()
+    sweep = [str(line.get_label()) for line in ThresholdSweepDisplay.from_predictions(RIGHT, score).lines_]
+    sizes = f"n = 0 to {293} answered", f"n = {RIGHT.sum()} answerable", "n = 300 cases"
+    assert [label[label.index("(") + 1 : -1] for label in sweep] == list(sizes)
+    assert "(300 cases)" in str(
+        ReliabilityDisplay.from_predictions(RIGHT, SCORE).line_.axes.get_legend().get_texts()[0]
+    )
+
+
+def test_a_certificate_is_marked_on_the_curve() -> None:
+    """From its risk up to its bound at its coverage, with its confidence; what was picked here is called optimistic."""
+    shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, target=0.3, certificate=CERTIFIED)
+    lines = {str(line.get_label()).split(":")[0]: line for line in shown.ax_.get_lines()}
+    (promise,) = CERTIFIED.promises
+    mark = lines["certified"]
+    assert np.asarray(mark.get_xdata()).tolist() == [CERTIFIED.coverage] * 2
+    assert np.asarray(mark.get_ydata()).tolist() == [promise.k / promise.n, CERTIFIED.bound]
+    row = shown.frame().set_index("threshold").loc[CERTIFIED.threshold]
+    assert (row["coverage"], row["risk"]) == (CERTIFIED.coverage, promise.k / promise.n)
+    assert "risk ≤ 30 % at 90 % confidence" in str(mark.get_label())
+    assert f"upper bound there {100 * CERTIFIED.bound:.3g} %" in str(mark.get_label())
+    flattering = lines["optimistic, picked on these cases"]
+    assert flattering.get_markerfacecolor() == "white"
+    assert CERTIFIED.coverage < np.asarray(flattering.get_xdata())[0]
+    assert CERTIFIED.reason in shown._repr_html_()
+    none = certify.certify(SCORE, RIGHT, alpha=0.001)
+    drawn = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, certificate=none)
+    assert "nothing certified at 90 % confidence" in drawn.ax_.get_legend_handles_labels()[1]
+    assert none.reason in drawn._repr_html_()
+
+
+def test_a_file_for_print_has_the_same_bytes_again() -> None:
+    """A PDF without a date, of two displays of the same cases."""
+    files = []
+    for _ in range(2):
+        shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, target=0.3, certificate=CERTIFIED)
+        stream = BytesIO()
+        shown.figure_.savefig(stream, format="pdf", metadata={"CreationDate": None})
+        files.append(stream.getvalue())
+    assert files[0] == files[1]
+    assert files[0].startswith(b"%PDF")
+
+
+NAMED = certify.Promise("hallucination_rate", 0.1, 3, 10, 0.5)
+FOREIGN = {
+    "target must be the certified one, got 0.2 beside 0.3; certify at alpha=0.2": {"target": 0.2},
+    "certificate must be of the 300 cases that are drawn, got one of 299": {
+        "certificate": certify.certify(SCORE[1:], RIGHT[1:], alpha=0.3)
+    },
+    "certificate must be of the scores that are drawn, got .* beside no such score here": {
+        "certificate": certify.certify(SCORE + 0.001, RIGHT, alpha=0.3)
+    },
+    "certificate must be of the scores that are drawn, got .* wrong of .* beside .* of .* here; draw the scores": {
+        "certificate": certify.certify(SCORE, np.where(SCORE == 1.0, ~RIGHT, RIGHT) | (SCORE > 0.7), alpha=0.3)
+    },
+    "certificate must be of one gate, which has a threshold, got that of the rate hallucination_rate": {
+        "certificate": certify.Certificate(None, (), 0.0, (NAMED,), None, 0.1, "single", 1, 1, 300, "")
+    },
+}
+
+
+@pytest.mark.parametrize("rule", list(FOREIGN))
+def test_a_foreign_certificate_is_refused(rule: str) -> None:
+    """Of another target, other cases, another score, other labels, or of policies."""
+    with pytest.raises(ValueError, match=rule):
+        RiskCoverageDisplay.from_predictions(RIGHT, SCORE, **{"certificate": CERTIFIED} | FOREIGN[rule])
 
 
 def test_outcomes_equal_their_primitives() -> None:

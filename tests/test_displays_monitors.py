@@ -36,7 +36,9 @@ def test_panels_of_each_promise() -> None:
     assert list(np.asarray(held.get_ydata())) == (rows["log_wealth_held"] - 3.0)[:50].tolist()
     assert list(np.asarray(bar.get_ydata())) == [0.0, 0.0]
     assert list(np.asarray(rate.lines[1].get_ydata())) == [0.1, 0.1]
-    assert rate.get_ylabel() == "rate since the start"
+    assert (evidence.get_ylabel(), rate.get_ylabel()) == ("log wealth less its bar (nats)", "rate since the start (%)")
+    assert [on.get_xlabel() for on in display.axes_] == ["labelled rows (count; n = 50 in all)"] * 4
+    assert rate.get_ylim()[0] == 0.0
     assert display.frame().equals(rows)
     assert "May: promises on labelled traffic" in display._repr_html_()
     assert png(display.figure_)

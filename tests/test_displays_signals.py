@@ -46,6 +46,7 @@ def test_without_costs_one_panel_stands_alone() -> None:
     assert len(shown.axes_) == 1
     assert len(shown.axes_[0].get_yticklabels()) == len(measured(UNCOSTED))
     assert "AUROC" in shown.ax_.get_xlabel()
+    assert f"n = {UNCOSTED.cases} labelled cases" in shown.ax_.get_xlabel()
     assert "saved" not in shown._repr_html_()
 
 

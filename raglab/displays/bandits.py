@@ -157,15 +157,13 @@ class RegretDisplay(FrameDisplay):
     @property
     def _panels(self) -> dict[str, str]:
         """Column that each panel draws, and the label of its upright axis."""
-        unit = canvas.literal_text(self.unit)
         last = f"last {self.recent:,} rounds{', net' if 'spend' in self.rows else ''}"
-        labels = {
-            "regret": f"cumulative regret ({unit})",
-            "reward": f"mean before costs ({unit})",
-            "spend": f"mean spend ({canvas.literal_text(self.cost_unit)})",
-            "recent": f"{last} ({unit})",
-        }
-        return {name: label for name, label in labels.items() if name in self.rows}
+        labels = {"regret": "cumulative regret", "reward": "mean before costs", "spend": "mean spend", "recent": last}
+        panels = {name: label for name, label in labels.items() if name in self.rows}
+        # of a low panel a long label would lie over its neighbour's
+        gap = " " if len(panels) == 1 else "\n"
+        units = {name: self.cost_unit if name == "spend" else self.unit for name in panels}
+        return {name: f"{label}{gap}({canvas.literal_text(units[name])})" for name, label in panels.items()}
 
     def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
         n_panels, (width, height) = len(self._panels), self.SIZE
@@ -190,7 +188,8 @@ class RegretDisplay(FrameDisplay):
             if at[0] < at[-1] or not self.log_x:  # of a single round there is no width
                 on.set_xlim(at[0] if self.log_x else 0, at[-1])
             on.set_ylabel(axis, fontsize=9)
-            on.set_xlabel(f"rounds (count{', logarithmic' if self.log_x else ''})", fontsize=9)
+            size = canvas.size_text(self.rows["replications"], "replications")
+            on.set_xlabel(f"rounds (count{', logarithmic' if self.log_x else ''}; {size})", fontsize=9)
             canvas.tidy(on)
         if self.slope is not None:
             label = f"Lai–Robbins: {self.slope:.4g} · ln(rounds), a slope in the long run"
@@ -314,6 +313,13 @@ class _ArmDisplay(FrameDisplay):
         """Rows of each arm."""
         return [self.rows.iloc[arm :: len(self.arms)] for arm in range(len(self.arms))]
 
+    def _label_rounds(self, more: str = "") -> None:
+        """Level axis of rounds, with their number, that of a window, and more."""
+        first = (len(self.rows) // len(self.arms) - 1) * self.window  # of the last window, which may be shorter
+        n_rounds = round(2.0 * float(self.rows["round"].iloc[-1]) - first - 1.0)
+        windows = f", windows of {self.window:,}" if self.window > 1 else ""
+        self.ax_.set_xlabel(f"round (count{windows}; {canvas.size_text(n_rounds, 'rounds')}{more})", fontsize=9)
+
     def _draw_lines(self, style: Style, ends: Sequence[str]) -> list[Any]:
         """Lines of the arms; ends: what follows the name of each in the legend."""
         lines = []
@@ -339,9 +345,11 @@ class ArmShareDisplay(_ArmDisplay):
         of the replications at `level` lies.
       arms: names, [A].
       window: rounds that are counted together.
+      replications: of the run.
     """
 
     level: float = 0.8
+    replications: int = 1
 
     VALUE: ClassVar = "share"
 
@@ -384,7 +392,7 @@ class ArmShareDisplay(_ArmDisplay):
         )
         low, high = percentile_interval(each, level)
         rows = cls._frame(starts + (length + 1) / 2.0, arms, share=each.mean(axis=0), low=low, high=high)
-        return cls(rows, tuple(arms), size, level, name=name).plot(ax, **style)
+        return cls(rows, tuple(arms), size, level, len(run.arm), name=name).plot(ax, **style)
 
     def _draw(self, style: Style) -> list[Any]:
         lines = self._draw_lines(
@@ -392,7 +400,7 @@ class ArmShareDisplay(_ArmDisplay):
         )
         if (self.rows["high"] > self.rows["low"]).any():  # of one replication there is no band
             canvas.draw_band_label(self.ax_, self._band_is)
-        self.ax_.set_xlabel(f"round (count, windows of {self.window})", fontsize=9)
+        self._label_rounds(f", {self.replications:,} replications")
         self.ax_.set_xlim(0, self.rows["round"].iloc[-1] + self.window / 2.0)
         canvas.shares_up(self.ax_, "pulls (share of the window, %)")
         canvas.legend_above(self.ax_, 2)
@@ -542,8 +550,7 @@ class PropensityDisplay(_ArmDisplay):
             on.axhline(self.floor, label=f"floor {percent(self.floor)}", **canvas.TARGET)
         if self.window > 1:
             canvas.draw_band_label(on, BAND_OF_WINDOW)
-        windows = f", windows of {self.window}" if self.window > 1 else ""
-        on.set_xlabel(f"round (count{windows})", fontsize=9)
+        self._label_rounds()
         canvas.shares_up(on, "propensity (probability of the arm, %)")
         if self.action is not None:
             on.set_ylim(-LANE * (len(self.arms) + 1), 1 + canvas.SHARE_MARGIN)

@@ -111,6 +111,17 @@ def rate_label(rate: str) -> str:
     return RATE_TABLE[rate].label
 
 
+def size_text(n: ArrayLike, what: str) -> str:
+    """Number of cases, or of what else a figure is of; of several numbers the least and the largest.
+
+    Example:
+      >>> size_text(1200, "cases"), size_text([40, 12, 40], "cases")
+      ('n = 1,200 cases', 'n = 12 to 40 cases')
+    """
+    sizes = np.unique(np.asarray(n, dtype=np.int64))
+    return f"n = {' to '.join(f'{size:,}' for size in sizes[[0, -1][: len(sizes)]])} {what}"
+
+
 def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[float, float]:
     """Part of an axis that holds every change, and every mark that is not off by `FAR` times the width of the changes.
 

@@ -75,7 +75,7 @@ class ConfidenceDisplay(FrameDisplay):
             canvas.tidy(on)
             on.legend(fontsize=8, frameon=False, loc="lower left", ncols=2)
             on.set_title(title, fontsize=9, loc="left")
-        self.axes_[1].set_xlabel("requests that met the row (count)", fontsize=9)
+        self.axes_[1].set_xlabel("requests that met the row (count; n = 1 row, computed without chance)", fontsize=9)
         self.axes_[1].set_xlim(0, int(self.rows["request"].max()))
         return lines
 
@@ -172,7 +172,7 @@ class SplitDisplay(Display):
             area: Style = {"color": canvas.INKS[place % 7]} | style | {"alpha": 0.35, "linewidth": 0}
             on.stairs(heights, edges, fill=True, **area)
             outline: Style = {"color": canvas.INKS[place % 7], "linewidth": 1.2} | style
-            label = f"{canvas.literal_text(name)}: {len(known)} of {size}{median}"
+            label = f"{canvas.literal_text(name)}: {len(known)} of {canvas.size_text(size, 'rows')} split{median}"
             lines.append(on.stairs(heights, edges, label=label, **outline))
         on.set_xlabel("requests of the row until it is split (count)", fontsize=9)
         canvas.shares_up(on, "rows (share, %)")
@@ -268,7 +268,8 @@ class ClarifyDisplay(FrameDisplay):
         self._bend_errors(self.axes_[1])
         band = canvas.draw_band_label(self.ax_, "")
         labels = [str(line.get_label()) for line in lines]
-        canvas.legend_over(self.figure_, [*lines, band], [*labels, INTERVAL], 4)
+        interval = f"{INTERVAL}, {canvas.size_text(self.rows['users'], 'users')}"
+        canvas.legend_over(self.figure_, [*lines, band], [*labels, interval], 4)
         return lines
 
     def _drawn_rows(self) -> pd.DataFrame:
@@ -337,7 +338,8 @@ class SilenceDisplay(Display):
         on, lines = self.ax_, []
         for place, (policy, part) in enumerate(self.frame().groupby("policy", sort=False)):
             look = canvas.line_style(place) | {"drawstyle": "steps-post"} | style
-            label = f"{canvas.literal_text(str(policy))}: {100 * part['share'].iloc[-1]:.1f} % silent in the end"
+            who = f"{canvas.literal_text(str(policy))} ({canvas.size_text(part['rows'], 'rows')})"
+            label = f"{who}: {100 * part['share'].iloc[-1]:.1f} % silent in the end"
             lines += on.plot(part["requests"], part["share"], label=label, **look)
         canvas.shares_up(on, "rows that ask no more (share, %)")
         on.set_xlabel("requests of the row up to its last question (count)", fontsize=9)

@@ -30,10 +30,12 @@ class FrontierDisplay(FrameDisplay):
         with `_low` and `_high`.
       budget: a line where it is stated.
       unit: of the spend.
+      questions: of the table.
     """
 
     budget: float | None = None
     unit: str = "cost"
+    questions: int = 0
 
     @classmethod
     def from_table(
@@ -71,7 +73,7 @@ class FrontierDisplay(FrameDisplay):
         checked = None if budget is None else check_budget(budget)
         stated = "cost" if checked is None or not checked.unit else checked.unit
         amount = None if checked is None else checked.per_question
-        return cls(drawn, amount, stated if unit is None else unit, name=name).plot(ax, **style)
+        return cls(drawn, amount, stated if unit is None else unit, len(table.mask), name=name).plot(ax, **style)
 
     def _draw(self, style: Style) -> list[Any]:
         on, is_corner = self.ax_, self.rows["kind"] == CORNER
@@ -92,7 +94,7 @@ class FrontierDisplay(FrameDisplay):
             edge = 1.6 * max(float(plans["spend"].max()), self.budget or 0.0)
             on.set_xlim(0.0, min(edge, 1.05 * float(corners["spend"].max())))
         on.set_xlabel(canvas.literal_text(f"spend a question ({self.unit})", canvas.LONGEST_TITLE), fontsize=9)
-        on.set_ylabel("reward a question", fontsize=9)
+        on.set_ylabel(f"reward a question (mean; {canvas.size_text(self.questions, 'questions')})", fontsize=9)
         canvas.tidy(on)
         canvas.legend_above(on)
         return lines

@@ -18,7 +18,7 @@ from raglab.certify import Certificate
 from raglab.displays import canvas, figures
 from raglab.displays.display import Display, FrameDisplay, Shown
 from raglab.displays.tables import percent_cells, rate_cells
-from raglab.metrics import Costs, Interval
+from raglab.metrics import RATE_TABLE, Costs, Interval
 from raglab.values import Curve, Status
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class ThresholdSweepDisplay(FrameDisplay):
       certificate: of the threshold, or None.
       level: of the intervals.
       rows: a step, ascending: `low`, `high`, and of each rate the value, `_k`, `_n`, `_low` and `_high`.
+      threshold: path of the threshold, and its unit in brackets.
       name: score of the threshold, or its unit, in brackets on the axis.
     """
 
@@ -47,6 +48,7 @@ class ThresholdSweepDisplay(FrameDisplay):
     targets: Mapping[str, float] = field(default_factory=dict)
     certificate: Certificate | None = None
     level: float = 0.95
+    threshold: str = "(unit of the score)"
 
     SIZE: ClassVar = (8.6, 4.4)
 
@@ -101,7 +103,7 @@ class ThresholdSweepDisplay(FrameDisplay):
         ax: Axes | None = None,
         **style: Any,  # noqa: ANN401 - of the lines
     ) -> Self:
-        """Display of any threshold of a policy, of the frame that `replay.steps` gives.
+        """Display of any threshold of a policy, of the frame that `replay.steps` gives, which names it and its unit.
 
         Args:
           steps: of `replay.steps`, of one threshold.
@@ -114,11 +116,13 @@ class ThresholdSweepDisplay(FrameDisplay):
           **style: of what is drawn, in matplotlib's words.
 
         Raises:
-          ValueError: a column is missing, no steps, an unknown rate, or a certificate of policies.
+          ValueError: a column is missing, no steps, those of several thresholds, an unknown rate, or a certificate of
+            policies.
         """
         _check_steps(steps, rates, targets or {}, certificate)
         rows = steps[["low", "high", *(f"{rate}{end}" for rate in rates for end in ENDS)]].reset_index(drop=True)
-        return cls(rows, rates, targets or {}, certificate, level, name=name).plot(ax, **style)
+        threshold = _threshold_text(steps) or cls.threshold
+        return cls(rows, rates, targets or {}, certificate, level, threshold, name=name).plot(ax, **style)
 
     def _draw(self, style: Style) -> list[Any]:
         on, edges, lines = self.ax_, self._edges(), []
@@ -127,7 +131,9 @@ class ThresholdSweepDisplay(FrameDisplay):
             value, low, high = (self.rows[f"{rate}{end}"].to_numpy(np.float64) for end in ("", "_low", "_high"))
             colour = canvas.SWEEP_INKS[rate]
             on.stairs(high, edges, baseline=low, fill=True, color=colour, **canvas.BAND)
-            look: Style = {"color": colour, "linewidth": 1.5, "baseline": None, "label": canvas.rate_label(rate)}
+            size = canvas.size_text(self.rows[f"{rate}_n"], RATE_TABLE[rate].share_of.replace("all", "cases"))
+            label = f"{canvas.rate_label(rate)} ({size})"
+            look: Style = {"color": colour, "linewidth": 1.5, "baseline": None, "label": label}
             lines.append(on.stairs(value, edges, **look | style))
         canvas.draw_band_label(on, f"{100 * self.level:g} % interval at each step")
         certified = self._draw_certificate()
@@ -135,7 +141,8 @@ class ThresholdSweepDisplay(FrameDisplay):
         on.set_xlim(*canvas.visible_range(self.rows["low"].to_numpy(np.float64)[1:], certified))
         for rate, target in self.targets.items():
             figures.target_line(on, target, figures.target_label(rate, target), color=canvas.SWEEP_INKS[rate])
-        on.set_xlabel(f"threshold ({self.name_ or 'unit of the score'})", fontsize=9)
+        named = f"({self.name_})" if self.name_ else self.threshold
+        on.set_xlabel(f"threshold {canvas.literal_text(named, canvas.LONGEST_TITLE)}", fontsize=9)
         canvas.limit_ticks(on)
         canvas.shares_up(on, "rate (%)")
         canvas.legend_beside(on)
@@ -168,7 +175,7 @@ class ThresholdSweepDisplay(FrameDisplay):
     def _shown(self) -> Shown:
         columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
         columns |= {canvas.rate_label(rate): rate_cells(self.rows, rate, f"{rate}_") for rate in self.rates}
-        caption = f"threshold on {self.name or 'the score'}"
+        caption = f"threshold {f'on {self.name}' if self.name else self.threshold}"
         caption += f"; certificate: {self.certificate.reason}" if self.certificate is not None else ""
         return Shown(caption, columns, f"exact {100 * self.level:g} % interval")
 
@@ -316,10 +323,27 @@ def _check_steps(
         fault = f"none named {missing[0]}" if missing else "no rows"
         msg = f"steps must have low, high and the counts of every rate, got {fault}; take the frame of replay.steps."
         raise ValueError(msg)
-    if certificate is not None and isinstance(certificate.chosen, str):
-        rule = "certificate must be of one gate, which has a threshold"
-        msg = f"{rule}, got that of policy {certificate.chosen}; use raglab.certify.certify on these scores."
+    if len(paths := set(steps["path"]) if "path" in steps else ()) > 1:
+        msg = f"steps must be of one threshold, got those of {len(paths)}; take rows of one path, or pass path= there."
         raise ValueError(msg)
+    _check_gate(certificate)
+
+
+def _check_gate(certificate: Certificate | None) -> None:
+    """Refuse a certificate of policies: that of one gate has a threshold and promises its risk."""
+    odd = [] if certificate is None else [promise.name for promise in certificate.promises if promise.name != "risk"]
+    if certificate is not None and (odd or isinstance(certificate.chosen, str)):
+        value = f"policy {certificate.chosen}" if certificate.chosen is not None else f"the rate {odd[0]}"
+        rule = "certificate must be of one gate, which has a threshold"
+        msg = f"{rule}, got that of {value}; use raglab.certify.certify on these scores."
+        raise ValueError(msg)
+
+
+def _threshold_text(steps: pd.DataFrame) -> str:
+    """Path of the threshold that steps are of, and its unit in brackets; empty where the frame does not say."""
+    units = steps.attrs.get("units", {})
+    (path,) = set(steps["path"]) if "path" in steps else units if len(units) == 1 else ("",)
+    return f"{path} ({units.get(path) or 'unit of its signal'})" if path else ""
 
 
 def _wrong(label: NDArray[np.int64], status: NDArray[np.int64], right: NDArray[Any]) -> int:
@@ -497,6 +521,7 @@ class RiskCoverageDisplay(Display):
       band: "pointwise", "simultaneous" or None.
       level: of the band.
       target: risk wanted, or None.
+      certificate: of a threshold on these cases, or None.
     """
 
     curve: Curve
@@ -506,6 +531,7 @@ class RiskCoverageDisplay(Display):
     band: Band | None = "pointwise"
     level: float = 0.95
     target: float | None = None
+    certificate: Certificate | None = None
 
     SIZE: ClassVar = (7.0, 4.8)
 
@@ -518,6 +544,7 @@ class RiskCoverageDisplay(Display):
         band: Band | None = "pointwise",
         level: float = 0.95,
         target: float | None = None,
+        certificate: Certificate | None = None,
         name: str | None = None,
         ax: Axes | None = None,
         **style: Any,  # noqa: ANN401 - of the line
@@ -530,18 +557,22 @@ class RiskCoverageDisplay(Display):
           band: "pointwise" holds at one coverage chosen beforehand, "simultaneous" at all of them at once.
           level: of the band, in (0, 1).
           target: risk wanted; marks the largest coverage that keeps it on these cases, which flatters.
+          certificate: of `raglab.certify.certify` on these very cases and scores; marks its threshold, with its bound.
           name: drawn in the legend or title.
           ax: axes to draw on; new ones where not given.
           **style: of what is drawn, in matplotlib's words.
 
         Raises:
-          ValueError: unknown band, level or target out of range, no cases, shapes that differ, or no confidence at all.
+          ValueError: unknown band, level or target out of range, no cases, shapes that differ, no confidence at all, or
+            a certificate of policies, of other cases, another confidence or another target.
         """
         _check_band(band, target)
         curve = _check_curve(metrics.risk_coverage(correct, confidence), "confidence")
+        if certificate is not None:
+            _check_certificate(certificate, curve, target)
         interval = metrics.risk_band(curve, level, simultaneous=band == "simultaneous")
         areas = metrics.aurc(correct, confidence), metrics.eaurc(correct, confidence)
-        return cls(curve, interval, *areas, band, level, target, name=name).plot(ax, **style)
+        return cls(curve, interval, *areas, band, level, target, certificate, name=name).plot(ax, **style)
 
     @property
     def within_target(self) -> int | None:
@@ -551,7 +582,7 @@ class RiskCoverageDisplay(Display):
 
     def _draw(self, style: Style) -> list[Any]:
         on, place = self.ax_, sum(line.get_drawstyle() == "steps-pre" for line in self.ax_.get_lines())
-        label = f"{canvas.literal_text(self.name_ or 'confidence')}: {self._areas}"
+        label = f"{canvas.literal_text(self.name_ or 'confidence')} ({self._size}): {self._areas}"
         line = figures.risk_line(on, self.curve, label, place, **style)
         if self.band is not None:
             x = figures.from_zero_coverage(self.curve.x, 0.0)
@@ -561,8 +592,9 @@ class RiskCoverageDisplay(Display):
         if self.target is not None:
             figures.target_line(on, self.target, f"target {100 * self.target:g} %")
             self._mark_within_target(line.get_color())
+        bound = self._mark_certified()
         most = self.curve.y if self.band is None else self.interval.high
-        figures.risk_axes(on, figures.risk_top(self.curve, most, self.target or 0.0))
+        figures.risk_axes(on, figures.risk_top(self.curve, most, self.target or 0.0, bound))
         canvas.legend_above(on)
         return [line]
 
@@ -575,13 +607,38 @@ class RiskCoverageDisplay(Display):
     def _areas(self) -> str:
         return f"AURC {self.aurc:.3f}, E-AURC {self.eaurc:.3f}"
 
+    @property
+    def _size(self) -> str:
+        """Number of cases, and of those that have no confidence and are never answered."""
+        size = _curve_cases(self.curve)
+        missing = size - int(self.curve.n[-1])
+        return canvas.size_text(size, "cases") + (f", {missing:,} without a score" if missing else "")
+
     def _mark_within_target(self, colour: str) -> None:
-        """Mark of the largest coverage within the target."""
+        """Hollow mark of the largest coverage within the target, which is no promise."""
         step = self.within_target
         if step is not None:
             coverage, risk, at = (part[step] for part in (self.curve.x, self.curve.y, self.curve.at))
-            label = f"{100 * coverage:.1f} % answered within the target on these cases: threshold {at:.4g}"
-            self.ax_.plot([coverage], [risk], label=label, marker="o", linestyle="none", color=colour)
+            label = f"optimistic, picked on these cases: {100 * coverage:.1f} % answered\nwithin the target,"
+            label += f" threshold {at:.4g}"
+            look: Style = {"marker": "o", "linestyle": "none", "color": colour, "markerfacecolor": "white"}
+            self.ax_.plot([coverage], [risk], label=label, **look)
+
+    def _mark_certified(self) -> float:
+        """Mark of the certified threshold from its risk up to its bound, which is returned; 0 without one."""
+        certificate = self.certificate
+        if certificate is None:
+            return 0.0
+        confidence = f"{100 * (1 - certificate.delta):g} % confidence"
+        if certificate.threshold is None:
+            self.ax_.plot([], [], label=f"nothing certified at {confidence}", linestyle="none")
+            return 0.0
+        (promise,), at = certificate.promises, certificate.coverage
+        label = f"certified: risk ≤ {100 * promise.alpha:g} % at {confidence}, {100 * at:.1f} % answered,"
+        label += f"\nthreshold {certificate.threshold:.4g}, upper bound there {100 * promise.bound:.3g} %"
+        ends = [promise.k / promise.n, promise.bound]
+        self.ax_.plot([at, at], ends, label=label, markevery=[1], **canvas.BOUND | {"linestyle": "-"})
+        return promise.bound
 
     def frame(self) -> pd.DataFrame:
         """One row a step, the most confident first: `threshold`, `coverage`, `risk`, `k`, `n`, `low`, `high`."""
@@ -591,7 +648,9 @@ class RiskCoverageDisplay(Display):
         frame = self.frame()
         columns = {"threshold": frame["threshold"], "coverage": percent_cells(frame["coverage"])}
         columns |= {"risk": rate_cells(frame, "risk")}
-        return Shown(f"{self.name or 'confidence'}: {self._areas}", columns, self._interval_is)
+        caption = f"{self.name or 'confidence'} ({self._size}): {self._areas}"
+        caption += f"; certificate: {self.certificate.reason}" if self.certificate is not None else ""
+        return Shown(caption, columns, self._interval_is)
 
     @property
     def _interval_is(self) -> str:
@@ -606,6 +665,35 @@ def _check_band(band: str | None, target: float | None) -> None:
     if target is not None and not 0.0 <= target <= 1.0:
         msg = f"target must be in [0, 1], got {target}; it is the wrong share of the answered, 0.1 for 10 %."
         raise ValueError(msg)
+
+
+def _curve_cases(curve: Curve) -> int:
+    """Number of the cases that coverage is a share of."""
+    return round(float(curve.n[-1] / curve.x[-1]))
+
+
+def _check_certificate(certificate: Certificate, curve: Curve, target: float | None) -> None:
+    """Refuse a certificate that was not made on the cases and scores of a curve, or promises another target.
+
+    What tells them apart: the number of cases, and at the certified threshold those answered and the wrong among them.
+    """
+    _check_gate(certificate)
+    alphas = [promise.alpha for promise in certificate.promises]
+    if target is not None and any(alpha != target for alpha in alphas):
+        msg = f"target must be the certified one, got {target:g} beside {alphas[0]:g}; certify at alpha={target:g}."
+        raise ValueError(msg)
+    remedy = "draw the scores that it was made on, all of its split"
+    if (size := _curve_cases(curve)) != certificate.cases:
+        msg = f"certificate must be of the {size:,} cases that are drawn, got one of {certificate.cases:,}; {remedy}."
+        raise ValueError(msg)
+    if (at := certificate.threshold) is not None:
+        counts = {(int(k), int(n)) for k, n in zip(curve.k[curve.at == at], curve.n[curve.at == at], strict=True)}
+        (promise,) = certificate.promises
+        if (promise.k, promise.n) not in counts:
+            drawn = ", ".join(f"{k} of {n}" for k, n in counts) or "no such score"
+            value = f"{promise.k:g} wrong of {promise.n} at {at:.4g} beside {drawn} here"
+            msg = f"certificate must be of the scores that are drawn, got {value}; {remedy}."
+            raise ValueError(msg)
 
 
 def _codes(name: str, statuses: ArrayLike) -> NDArray[Any]:

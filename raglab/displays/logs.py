@@ -36,12 +36,14 @@ class ForestDisplay(FrameDisplay):
       truth: the value that is to be met, where it is known.
       level: of the intervals.
       unit: of the estimates, on the axis.
+      rounds: of the log, or None where nobody says.
       rows: as `off_policy.estimate` gives them; a column `policy` names rows of several targets.
     """
 
     truth: float | None = None
     level: float = 0.95
     unit: str = "mean reward a round, 0 to 1"
+    rounds: int | None = None
 
     @classmethod
     def from_estimates(
@@ -51,6 +53,7 @@ class ForestDisplay(FrameDisplay):
         truth: float | None = None,
         level: float = 0.95,
         unit: str = "mean reward a round, 0 to 1",
+        rounds: int | None = None,
         name: str | None = None,
         ax: Axes | None = None,
         **style: Any,  # noqa: ANN401 - of the marks
@@ -62,6 +65,7 @@ class ForestDisplay(FrameDisplay):
           truth: drawn as a dashed line.
           level: of their intervals.
           unit: of the estimates, on the axis.
+          rounds: of the log; where not given as `off_policy.estimate` noted it, which frames that were joined forget.
           name: drawn in the legend or title.
           ax: axes to draw on; new ones where not given.
           **style: of what is drawn, in matplotlib's words.
@@ -77,7 +81,8 @@ class ForestDisplay(FrameDisplay):
             fault = f"{', '.join(absent)} missing" if absent else f"{len(estimates)} rows, status {odd}"
             msg = f"estimates must be rows of {', '.join(NEEDED)}, status ok, weak or none, got {fault}."
             raise ValueError(msg)
-        return cls(estimates.reset_index(drop=True), truth, level, unit, name=name).plot(ax, **style)
+        rounds = estimates.attrs.get("rounds") if rounds is None else rounds
+        return cls(estimates.reset_index(drop=True), truth, level, unit, rounds, name=name).plot(ax, **style)
 
     def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
         return canvas.panels(ax, 1, 1, (8.2, 1.7 + 0.34 * len(self.rows)))
@@ -94,7 +99,8 @@ class ForestDisplay(FrameDisplay):
             on.axvline(self.truth, label=f"true value {self.truth:.3f}", **canvas.TARGET)
         self._write_numbers()
         canvas.name_rows(on, [canvas.literal_text(name) for name in self._names])
-        on.set_xlabel(f"value ({canvas.literal_text(self.unit)}; {self._interval_is})", fontsize=9)
+        size = "n of rounds not stated" if self.rounds is None else canvas.size_text(self.rounds, "rounds")
+        on.set_xlabel(f"value ({canvas.literal_text(self.unit)})\n({self._interval_is}; {size})", fontsize=9)
         on.set_ylabel("estimator (with interval)", fontsize=9)
         canvas.legend_above(on, 2, first=lambda label: not label.startswith("true"))
         return list(on.containers)
@@ -166,7 +172,7 @@ class AuditedRewards(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What it was computed with: `bandit`, `level`."""
+        """What it was computed with: `bandit`, `level`, `cases`."""
 
 
 @dataclass(eq=False, repr=False)
@@ -226,10 +232,14 @@ class RewardAuditDisplay(Display):
             f"{canvas.literal_text(learner)} at the end, beside policies\nthat learn nothing",
             "detail: does the better arm of a question\nscore higher? (no learner follows that)",
         )
+        size = canvas.size_text(self.audit.settings["cases"], "questions")
+        # pairs of one question are no independent evidence, so both numbers are stated
+        questions = canvas.size_text(signals["cases"], "questions").removeprefix("n = ")
+        pairs = canvas.size_text(signals["pairs"], f"pairs in {questions}")
         labels = (
-            f"mean (of successes the share above {bandit.threshold:g})",
-            "value of a question (mean)",
-            "concordance (share of pairs; 0.5 is a coin)",
+            f"mean (of successes the share above {bandit.threshold:g})\n({size})",
+            f"value of a question (mean; {size})",
+            f"concordance (share of pairs; 0.5 is a coin)\n({pairs})",
         )
         for on, title, label in zip(self.axes_, titles, labels, strict=True):
             on.set_title(title, fontsize=9, loc="left")
@@ -360,11 +370,13 @@ class LiveRatesDisplay(FrameDisplay):
                 look = canvas.line_style(place) | {"marker": canvas.MARKERS[place], "markersize": 4} | style
                 lines.append(canvas.draw_with_band(on, rows, "until", "estimate", label, look))
                 entries.setdefault(label, lines[-1])
-            on.set_title(RATE_TITLES.get(str(rate), canvas.literal_text(str(rate))), fontsize=9, loc="left")
+            title = RATE_TITLES.get(str(rate), canvas.literal_text(str(rate)))
+            size = canvas.size_text(part["known"], "known requests a window")
+            on.set_title(f"{title} ({size})", fontsize=9, loc="left")
             canvas.shares_up(on, "requests (share, %)")
         entries[self._interval_is] = canvas.draw_band_label(self.ax_, "")
         canvas.legend_over(self.figure_, list(entries.values()), list(entries), 3)
-        self.axes_[-1].set_xlabel("last request of the window", fontsize=9)
+        self.axes_[-1].set_xlabel("last request of the window (UTC)", fontsize=9)
         self.figure_.autofmt_xdate()
         return lines
 

@@ -104,8 +104,10 @@ class MonitorDisplay(FrameDisplay):
         on.axhline(0.0, **canvas.TARGET)
         bar = float(rows["bar_held"].iloc[0])
         on.set_ylim(-FAR * bar, FAR * bar)
-        on.set_xlabel("labelled rows", fontsize=9)
-        on.set_ylabel("log wealth less its bar", fontsize=9)
+        on.set_xlabel(
+            f"labelled rows (count; {canvas.size_text(int(rows['labelled'].iloc[-1]), 'in all')})", fontsize=9
+        )
+        on.set_ylabel("log wealth less its bar (nats)", fontsize=9)
         canvas.tidy(on)
         canvas.limit_ticks(on)
         return lines
@@ -115,10 +117,12 @@ class MonitorDisplay(FrameDisplay):
         look: Style = {"color": canvas.GREY, "linewidth": 1.5, "label": "rate"}
         lines = on.plot(rows["labelled"], rows["rate"], **look | style)
         on.axhline(float(rows["alpha"].iloc[0]), **canvas.TARGET)
-        on.set_ylim(bottom=0.0)
-        on.set_xlabel("labelled rows", fontsize=9)
-        on.set_ylabel("rate since the start", fontsize=9)
-        canvas.tidy(on)
+        top = on.get_ylim()[1]
+        canvas.shares_up(on, "rate since the start (%)")
+        on.set_ylim(0.0, top)
+        on.set_xlabel(
+            f"labelled rows (count; {canvas.size_text(int(rows['labelled'].iloc[-1]), 'in all')})", fontsize=9
+        )
         canvas.limit_ticks(on)
         return list(lines)
 

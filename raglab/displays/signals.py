@@ -50,6 +50,10 @@ class AuditedSignals(Protocol):
         """Of a case, by the better of always answering and always refusing."""
 
     @property
+    def cases(self) -> int:
+        """Number of labelled cases."""
+
+    @property
     def level(self) -> float:
         """Of the intervals."""
 
@@ -112,6 +116,10 @@ class SignalAuditDisplay(Display):
     def _interval_is(self) -> str:
         return f"{100 * self.audit.level:g} % interval"
 
+    @property
+    def _basis(self) -> str:
+        return f"{self._interval_is}; {canvas.size_text(self.audit.cases, 'labelled cases')}"
+
     def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
         n = 1 + self._costed
         return canvas.panels(ax, 1, n, (6.4 + 3.6 * (n - 1), 2.1 + 0.34 * len(self._rows)))
@@ -124,12 +132,12 @@ class SignalAuditDisplay(Display):
             canvas.draw_measures(self.ax_, shown, WORTH, LOOKS, HEIGHT, style)
             self.ax_.axvline(0.0, **canvas.TARGET)
             costs = f"{self.audit.cost:.3f} with all signals, {self.audit.cost_without_signals:.3f} with none"
-            label = f"cost saved a case, cross-validated\n({costs}; {self._interval_is})"
+            label = f"cost saved a case, cross-validated\n({costs};\n{self._basis})"
             self.ax_.set_xlabel(label, fontsize=9)
         canvas.draw_measures(areas, rows, AREAS, LOOKS[::2], HEIGHT, style)
         areas.axvline(0.5, **canvas.TARGET)
         areas.set_xlim(-canvas.SHARE_MARGIN, 1.0 + canvas.SHARE_MARGIN)
-        label = f"AUROC, in the declared direction\n(share of pairs, 0.5 is a coin; {self._interval_is})"
+        label = f"AUROC, in the declared direction\n(share of pairs, 0.5 is a coin;\n{self._basis})"
         areas.set_xlabel(label, fontsize=9)
         signals = zip(rows["signal"], rows["direction"], strict=True)
         names = [canvas.literal_text(f"{signal}{READ[direction]}") for signal, direction in signals]

@@ -241,8 +241,8 @@ def estimate(
 
     Returns:
       Frame of `COLUMNS`; with several outcomes a column `outcome` is the first. `attrs["notes"]` gives for each
-        estimator the reason where its status is not ok. ess and max_weight are those of the weights used; of dm, which
-        uses none, those of the log.
+        estimator the reason where its status is not ok, `attrs["rounds"]` the number of rounds of the log. ess and
+        max_weight are those of the weights used; of dm, which uses none, those of the log.
 
     Raises:
       ValueError: the log, the target or an argument breaks its rule; or weights are asked of a deterministic log.
@@ -282,7 +282,7 @@ def estimate(
         parts.append(table)
         notes |= {name if len(outcomes) == 1 else f"{outcome}: {name}": text for name, text in why.items()}
     frame = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
-    frame.attrs = {"notes": notes}
+    frame.attrs = {"notes": notes, "rounds": len(log)}
     if outcomes != ("reward",):
         frame.attrs["outcomes"] = list(outcomes)
     return frame

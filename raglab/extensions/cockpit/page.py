@@ -176,7 +176,7 @@ def _draw_rates(on: Any, rates: list[dict[str, Any]]) -> None:  # noqa: ANN401 -
                 label="target" if place == places[0] else None,
             )
     on.set_yticks(places, [f"{RATE_TABLE[rate['name']].label}\n{rate['k']} of {rate['n']}" for rate in rates])
-    canvas.shares_along(on, "share of the cases")
+    canvas.shares_along(on, "share of n (%; k of n below each name)")
     canvas.tidy(on)
     canvas.legend_above(on, columns=3)
 
@@ -188,7 +188,7 @@ def _draw_plane(on: Any, plane: dict[str, Any], trials: np.ndarray[Any, Any]) ->
         on.plot(free_policy["coverage"], free_policy["cost"], marker, color=canvas.GREY, label=free_policy["name"])
     on.plot(*plane["baseline"], "P", color="black", markersize=9, label="baseline")
     on.plot(*plane["here"], "o", color=canvas.BLUE, markersize=9, label="here")
-    canvas.shares_along(on, "coverage")
-    on.set_ylabel("expected cost of a case")
+    canvas.shares_along(on, "coverage (share of the cases, %)")
+    on.set_ylabel("expected cost (a case)", fontsize=9)
     canvas.tidy(on)
     canvas.legend_above(on, columns=3)
