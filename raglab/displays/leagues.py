@@ -1,4 +1,4 @@
-"""Display of the league (shore): the paired difference of every cell of one table with its interval, by verdict."""
+"""Display of the league (shore): the paired difference of every cell of one table with its interval, by its side."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class LeagueDisplay(FrameDisplay):
     """Differences of the cells of one table, a panel a metric: right of 0 is better for raglab, whatever the metric.
 
     Attributes:
-      rows: of `League.frame`, pooled rows last; `gain` with its ends is the difference, turned where lower is better.
+      rows: of `League.frame`, pooled rows last; `gain` with its ends is the difference, turned where lower is better;
+        `side` is where its interval lies: of two rates that have one verdict, each has its own mark.
     """
 
     @classmethod
@@ -83,7 +84,9 @@ class LeagueDisplay(FrameDisplay):
         rows = rows.assign(is_pooled=rows["cell"].str.match(POOLED)).sort_values("is_pooled", kind="stable")
         sign = np.where(rows["higher_is_better"], 1.0, -1.0)
         low, high = np.sort([sign * rows["low"], sign * rows["high"]], axis=0)
-        rows = rows.assign(gain=sign * rows["difference"], gain_low=low, gain_high=high)
+        sides = [rows["verdict"] == "not judged", low > 0.0, high < 0.0, np.isfinite(low) & np.isfinite(high)]
+        side = np.select(sides, ["not judged", "ahead", "behind", "level"], "not judged")
+        rows = rows.assign(gain=sign * rows["difference"], gain_low=low, gain_high=high, side=side)
         return cls(rows.reset_index(drop=True), name=name).plot(ax, **style)
 
     def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
@@ -114,16 +117,16 @@ class LeagueDisplay(FrameDisplay):
         return marks
 
     def _draw_marks(self, on: Axes, rows: pd.DataFrame, height: np.ndarray[Any, Any], style: Style) -> None:
-        """Marks of one metric by verdict, and the numbers of questions at the right."""
-        for verdict, mark in MARKS.items():
-            if (of := (rows["verdict"] == verdict).to_numpy()).any():
+        """Marks of one metric by side, and the numbers of questions at the right."""
+        for side, mark in MARKS.items():
+            if (of := (rows["side"] == side).to_numpy()).any():
                 value, low, high = rows.loc[of, ["gain", "gain_low", "gain_high"]].to_numpy(np.float64).T
-                canvas.draw_marks(on, value, low, high, height[of], **{"label": verdict} | mark | style)
+                canvas.draw_marks(on, value, low, high, height[of], **{"label": side} | mark | style)
         look: Style = {"transform": on.get_yaxis_transform(), "fontsize": 7, "va": "center"}
         on.text(RIGHT, 0.9, "n", ha="right", style="italic", **look)
-        for at, n, verdict in zip(height, rows["n"], rows["verdict"], strict=True):
+        for at, n, side in zip(height, rows["n"], rows["side"], strict=True):
             on.text(RIGHT, at, f"{n:,}", ha="right", **look)
-            on.text(0.02, at, "" if verdict in MARKS else str(verdict), color=canvas.GREY, **look)
+            on.text(0.02, at, "" if side in MARKS else str(side), color=canvas.GREY, **look)
 
     def _shown(self) -> Shown:
         rows = self.rows

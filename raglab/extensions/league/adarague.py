@@ -150,7 +150,7 @@ def adarague_rows(folder: Path, *, level: float = 0.95, seed: int = 0) -> list[L
 def _is_judged_elsewhere(cell: AnswerCell, group: Sequence[AnswerCell]) -> NDArray[np.bool_]:
     """Whether each development question is one of test, of the same set and another model."""
     name = cell.name.partition(" / ")[0]
-    judged = {key for other in group if other.name.partition(" / ")[0] == name for key in other.test.ids}
+    judged = {key for member in group if member.name.partition(" / ")[0] == name for key in member.test.ids}
     return np.array([key in judged for key in cell.development.ids])
 
 
@@ -284,7 +284,9 @@ def _cell(folder: Path, names: tuple[str, str, str], parts: Mapping[str, _Paths]
     }
     odd = {part: keys for part, (_, keys) in read.items()}
     if len(arms) < 2 or not all(ids.values()):
-        notes.insert(0, f"{len(arms)} arms have answers in both parts, to {len(ids[TEST])} test questions: no choice.")
+        sizes = f"{len(ids[DEVELOPMENT])} development and {len(ids[TEST])} test questions"
+        notes.insert(0, f"{len(arms)} arms have answers in both parts, to {sizes}: no choice.")
+        notes += [f"Beside the predictions of {part} lies no gold answer." for part in golds if not golds[part]]
         notes += [f"{sum(map(len, odd.values()))} {ODD}."] if any(odd.values()) else []
         return LeagueRow(NAME, shown, TASK, METRIC, True, 0, note=" ".join(notes))
     counts = {

@@ -29,7 +29,7 @@ MOST = 12  # folders below that of a layout in which its files lie
 DEEPEST = 5  # folders below the path in which a layout is looked for
 VERDICTS = (AHEAD, LEVEL, TRADE, BEHIND, NOT_JUDGED)
 HEAD = ("cell", "metric", "n", "published", "reproduced", "free", "raglab", "difference", "verdict")
-MANY = "Of 20 cells whose true difference is 0, one lies on one side of 0 on average: a verdict is of one cell."
+MANY = "Of 20 intervals of a true difference of 0, one misses it on average; a verdict over two rates reads two."
 
 
 class TableLayout(NamedTuple):
@@ -173,7 +173,7 @@ def league_table(path: str | Path, *, table: str | None = None, level: float = 0
       ...     league_table(table)
       League(rows=1)
         own: 1 ahead
-        Of 20 cells whose true difference is 0, one lies on one side of 0 on average: a verdict is of one cell.
+        Of 20 intervals of a true difference of 0, one misses it on average; a verdict over two rates reads two.
     """
     check_level(level)
     path = Path(path)
@@ -223,17 +223,17 @@ def layout_folders(path: Path) -> list[tuple[TableLayout, Path]]:
     return sorted(places, key=lambda place: (LAYOUTS.index(place[0]), place[1].as_posix()))
 
 
-def _read_note(name: str, folder: Path, others: Collection[Path] = ()) -> str:
+def _read_note(name: str, folder: Path, apart: Collection[Path] = ()) -> str:
     """What was read: number of JSON files in a folder, and one hash of their names and contents, in their order.
 
     Args:
       name: of the table.
       folder: its own, or a file.
-      others: folders of other tables in it.
+      apart: folders of other tables in it.
     """
     files = [folder] if folder.is_file() else []
     for root, folders, names in walked(folder, MOST):
-        folders[:] = [place for place in folders if root / place not in others]
+        folders[:] = [place for place in folders if root / place not in apart]
         files += [root / file for file in names if file.removesuffix(".gz").endswith((".json", ".jsonl"))]
     total, unread = hashlib.sha256(), 0
     for file in sorted(files):
@@ -285,8 +285,8 @@ def line_text(row: LeagueRow) -> str:
     texts: list[str] = [row.verdict]
     if not isnan(row.raglab):
         texts.append(f"raglab {figure(row.raglab)}, {difference_text(row)} against {row.reference}")
-        own, _, other = calls_text(row).partition(" against ")
-        texts += [f"calls {own} against {other}"] * (own != other)
+        own, _, beside = calls_text(row).partition(" against ")
+        texts += [f"calls {own} against {beside}"] * (own != beside)
     return f"{row.table} | {row.cell} | {row.metric}: {'; '.join([*texts, row.note] if row.note else texts)}"
 
 

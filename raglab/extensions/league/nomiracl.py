@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -196,10 +196,10 @@ def _choice(replies: Replies, models: NDArray[np.bool_], reference: int) -> Refu
         has = models & ~np.isnan(replies.vote[:, judged]).all(axis=1)
         names = [name for name, is_there in zip(replies.models, has, strict=True) if is_there]
         model = fitted_model(replies.vote[has][:, fit], right, names, LEAST)
-        if model is None:
+        allowed = error_rate(replies.vote[reference, fit], right)
+        if model is None or isnan(allowed):
             continue
         chance = fusion.fused_probability(replies.vote[has][:, fit], model, names)
-        allowed = error_rate(replies.vote[reference, fit], right)
         threshold = refusal_threshold(chance[right], allowed)
         answers[judged] = fusion.fused_probability(replies.vote[has][:, judged], model, names) >= threshold
     return RefusalDecisions(answers, replies.vote[reference], replies.models[reference])
@@ -246,16 +246,27 @@ def _rate_rows(
         ]
         for metric, kind in ((HALLUCINATION, False), (ERROR, True))
     }
-    dropped = int((is_of & ~known).sum())
-    dropped_text = f"questions without a reply of the reference, or nothing to fit on, not judged: {dropped:,}"
+    lacks_fit = is_of & np.isnan(choice.answers)
+    counts = {
+        "questions without a reply of the reference, not judged": int((is_of & ~known & ~lacks_fit).sum()),
+        f"questions not judged, for other languages hold no {LEAST} of a kind and votes that vary to fit on": int(
+            lacks_fit.sum()
+        ),
+    }
+    dropped = [f"{text}: {count:,}" for text, count in counts.items() if count]
+    sizes = {metric: len(of[0]) for metric, of in wrong.items()}
+    few = [
+        f"{n} questions of {metric}: a verdict needs {LEAST} of both rates" for metric, n in sizes.items() if n < LEAST
+    ]
     model_counts = float(models.sum())
     rows = []
     for metric, beside in ((HALLUCINATION, ERROR), (ERROR, HALLUCINATION)):
         fused, published, single = wrong[metric]
         judged = len(fused) >= LEAST
         low, high = paired_interval(fused - published, nan, nan, level) if judged else (nan, nan)
-        at = "at " + " against ".join(f"{_share(values):.3f}" for values in wrong[beside][:2]) + f" of {beside}"
-        notes = (at, dropped_text if dropped else "", _notes(replies, is_of), "" if judged else "few questions")
+        shares = [f"{_share(values):.3f}" for values in wrong[beside][:2] if len(values)]
+        at = f"at {' against '.join(shares)} of {beside}" if shares else ""
+        notes = (at, *dropped, _notes(replies, is_of), *few)
         row = LeagueRow(
             NAME,
             cell,

@@ -29,7 +29,7 @@ from raglab.bandit import (
     play_paced,
     text_features,
 )
-from raglab.extensions.league.rows import FEW, LeagueRow, league_verdict, paired_interval
+from raglab.extensions.league.rows import FEW, ROUNDING, LeagueRow, league_verdict, paired_interval
 from raglab.extensions.league.stored_lines import StoredLines, line_files, stored_lines
 from raglab.store.files import InputError
 
@@ -48,7 +48,6 @@ BUDGETS: Mapping[float, float] = {
 }
 PUBLISHED = "arXiv 2604.00136: of another file, with 1,824 prompts and three arms, learned online"
 FEWER = f"Fewer than {FEW} test questions: not judged."
-EQUAL = 1e-12  # reward below which a difference is rounding
 LEAST = 2  # questions of validation that a regression needs
 RAGLAB, MIXTURE = "raglab", "best fixed mixture of validation"
 
@@ -174,27 +173,34 @@ def _plain(prompt: str) -> str:
 
 def _left_out(stored: Sequence[StoredLines], cells: Sequence[Mapping[str, object]], arms: Sequence[str]) -> list[str]:
     """Sentence of each arm that is in a file and not among those that are played; counted are lines of validation."""
-    shown = [record["arms"] for part in stored for record in part.records if isinstance(record.get("arms"), Mapping)]
-    named = Counter(arm for line in shown[: len(cells)] for arm in line)
+    names = [
+        [set(record["arms"]) if isinstance(record.get("arms"), Mapping) else set() for record in part.records]
+        for part in stored
+    ]
     texts = []
-    for arm in sorted({arm for line in shown for arm in line} - set(arms)):
-        usable = sum(arm in line for line in cells)
+    for arm in sorted(set().union(*(line for part in names for line in part)) - set(arms)):
+        usable, named = sum(arm in line for line in cells), sum(arm in line for line in names[0])
         counts = f"{usable} of {len(cells)} lines of validation have a reward in [0, 1] and a cost of it"
-        texts.append(f"Arm {arm} is left out: {counts}, {named[arm] - usable} have others.")
+        texts.append(f"Arm {arm} is left out: {counts}, {named - usable} have others.")
     return texts
 
 
 def _fault(paths: Sequence[Path]) -> str:
     """Why a pair of files gives no tables: what their lines lack, with counts."""
-    texts = ["There are no val_ and test_ files with rewards and costs of the same arms: nothing to choose by."]
+    texts = ["There are no val_ and test_ files with rewards and costs of the same arms and other prompts in each."]
+    prompts = []
     for path in paths:
         records = stored_lines(path).records
-        asked = [record for record in records if isinstance(record.get("prompt"), str)]
-        armed = sum(bool(_cells(record)) for record in asked)
+        prompted = [record for record in records if isinstance(record.get("prompt"), str)]
+        prompts.append([_plain(record["prompt"]) for record in prompted])
+        armed = sum(bool(_cells(record)) for record in prompted)
         texts.append(
-            f"{path.name}: {len(records):,} lines, {len(asked):,} with a prompt of text, "
+            f"{path.name}: {len(records):,} lines, {len(prompted):,} with a prompt of text, "
             f"{armed:,} of these with an arm that has a reward in [0, 1] and a cost."
         )
+    judged = set(prompts[-1]) if len(prompts) > 1 else set()
+    if repeated := sum(prompt in judged for prompt in prompts[0]):
+        texts.append(f"{repeated:,} lines of the first have a prompt of the second, which is judged.")
     return " ".join(texts)
 
 
@@ -292,7 +298,7 @@ def _difference(
     """Mean reward of raglab less that of the mixture on the same questions, with its interval; NaN of too few."""
     gain = ((plans[RAGLAB] - plans[MIXTURE]) * test.gross).sum(axis=1)
     # Plans that are equal but for rounding are equal.
-    gain = np.where(np.abs(gain) < EQUAL, 0.0, gain)
+    gain = np.where(np.abs(gain) < ROUNDING, 0.0, gain)
     if len(gain) < FEW:
         return float(row["difference"]), nan, nan
     return float(row["difference"]), *paired_interval(gain, row["difference_low"], row["difference_high"], level)

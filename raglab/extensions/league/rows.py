@@ -17,6 +17,7 @@ LEVEL: Final = "level"
 TRADE: Final = "trade"
 BEHIND: Final = "behind"
 NOT_JUDGED: Final = "not judged"
+ROUNDING = 1e-12  # difference below which two figures are equal
 FEW = 20  # unequal pairs below which resamples and t are too narrow
 RATES = ("hallucination rate", "error rate")  # of one cell, judged together: always to answer, or to refuse, wins one
 
@@ -156,11 +157,12 @@ def paired_interval(gain: NDArray[np.float64], low: float, high: float, level: f
 
 
 def signed(value: float) -> str:
-    """Difference in three decimals, with more where it is so small that they would show none.
+    """Difference in three decimals, with more where it is so small that they would show none; rounding is 0.
 
     Example:
-      >>> signed(0.0123), signed(0.00008), signed(-0.00001), signed(0.0)
+      >>> signed(0.0123), signed(0.00008), signed(-0.00001), signed(-1e-16)
       ('+0.012', '+0.0001', '-1e-05', '+0.000')
     """
+    value = 0.0 if abs(value) < ROUNDING else value
     size = abs(value)
     return f"{value:+.3f}" if not 0.0 < size < 1e-3 else f"{value:+.4f}" if size >= 5e-5 else f"{value:+.0e}"

@@ -380,3 +380,13 @@ def test_the_repository_s_files() -> None:
     assert all(row.reproduced_note.endswith("the router's by 0") for row in rows if row.cell != "all")
     assert cells["all"].verdict == "ahead"
     assert all(row.verdict in {"ahead", "level"} for row in rows)
+
+
+def test_no_gold_answers(tmp_path: Path) -> None:
+    """Predictions alone are judged by nothing, and the line says what lacks."""
+    write_set(tmp_path, "nq")
+    for path in (tmp_path / "test").rglob("ground_truth*"):
+        path.unlink()
+    (row,) = adarague_rows(tmp_path)
+    assert (row.verdict, row.n) == ("not judged", 0)
+    assert "Beside the predictions of test lies no gold answer." in row.note

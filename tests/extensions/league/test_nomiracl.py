@@ -103,12 +103,28 @@ def test_one_language_or_no_reference(tmp_path: Path) -> None:
     """Nothing to choose on, nothing to compare with: rows that are not judged."""
     rows = nomiracl_rows(nomiracl_folder(tmp_path / "a", languages=("aa",)))
     assert {row.verdict for row in rows} == {"not judged"}
+    for row in rows:
+        assert "not judged, for other languages hold no 10 of a kind" in row.note
+        assert "nan" not in row.note
     folder = tmp_path / "b"
     for name in ("relevant", "non_relevant"):
         write_records(folder / name / "aa.test.x.jsonl", [{"query_id": 1, "results": {MODELS[2]: "Yes"}}])
     assert is_nomiracl(folder)
     (row,) = nomiracl_rows(folder)
     assert (row.verdict, "gpt-4" in row.note) == ("not judged", True)
+
+
+def test_an_error_rate_that_no_other_language_has(tmp_path: Path) -> None:
+    """The reference lacks the answerable questions of `bb`: they set no threshold for `aa`, and are not judged."""
+    nomiracl_folder(tmp_path, languages=("aa", "bb"))
+    path = tmp_path / "relevant" / "bb.test.vanilla_prompt.jsonl.gz"
+    records = [dict(record) for record in stored_lines(path).records]
+    for record in records:
+        record["results"] = {name: text for name, text in record["results"].items() if not name.startswith("gpt-4")}
+    write_records(path, records)
+    for (cell, _), row in by_cell(tmp_path).items():
+        assert row.verdict == "not judged", cell
+        assert "not judged" in row.note, cell
 
 
 def test_runs_are_cells_of_their_own(tmp_path: Path) -> None:

@@ -222,6 +222,25 @@ def test_an_arm_that_is_left_out_is_named(tmp_path: Path) -> None:
     assert f"Arm stars is left out: 0 of 120 {lines}, 120 have others." in row.note
 
 
+def test_lines_without_arms_are_counted_beside_an_arm_that_is_left_out(tmp_path: Path) -> None:
+    """A line of validation without `arms` has no cell of the arm, and a line of test is not counted in its place."""
+
+    def bare(name: str, rows: Records) -> Records:
+        for number, row in enumerate(rows):
+            row["arms"] |= {"stars": {"reward": 4.0, "cost": 0.2}} if name == "test_k2" or number < 100 else {}
+            if name == "val_k2" and number < 30:
+                row["arms"] = [None, "none", 3][number % 3]
+            if name == "val_k2" and number < 10:
+                del row["arms"]
+        return rows
+
+    (row,) = paretobandit_rows(written(tmp_path, bare), budgets=ONE)
+    lines = "lines of validation have a reward in [0, 1] and a cost of it"
+    assert f"Arm stars is left out: 0 of 120 {lines}, 70 have others." in row.note
+    assert "30 lines without a prompt, or a reward or cost of some arm, are dropped." in row.note
+    assert row.fitted_on.startswith("90 questions of val_k2")
+
+
 def test_a_prompt_of_test_in_other_letters_is_not_fitted_on(tmp_path: Path) -> None:
     """Case, blanks and punctuation do not make another question."""
 
@@ -297,3 +316,14 @@ def test_files_of_other_forms_are_not_judged(tmp_path: Path) -> None:
     first, second = paretobandit_rows(folder, budgets=ONE)
     assert (first.cell, "EOFError" in first.note, second.cell) == ("k2", True, "k3 / budget 0.5")
     assert second.verdict != "not judged"
+
+
+def test_validation_that_is_test(tmp_path: Path) -> None:
+    """Nothing is left to fit on, and the line says why."""
+
+    def same(_: str, rows: Records) -> Records:
+        return [row | {"prompt": f"question {number}"} for number, row in enumerate(rows)]
+
+    (row,) = paretobandit_rows(written(tmp_path, same), budgets=ONE)
+    assert row.verdict == "not judged"
+    assert "120 lines of the first have a prompt of the second" in row.note
