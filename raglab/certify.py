@@ -339,7 +339,7 @@ class Certificate:
       reason: the promise in words, or the reason why nothing could be certified.
       pilot: number of cases that the order was learned on.
       cases_hash: fingerprint of the cases certified on, None without one.
-      looks: certifications made on these cases so far, this one included.
+      looks: certifications made on these cases so far, this one included; 0 where none was tested.
       spent: sum of their deltas.
       over_ask: share of the unambiguous that the chosen one asks back, 0 without one; a gate by itself never asks.
       free: policies without a threshold that keep every target too: always-answer, always-refuse, always-ask.
@@ -408,6 +408,8 @@ class Certificate:
 
     @property
     def _looks_text(self) -> str:
+        if not self.looks:
+            return "no look taken"
         times = f"looked at {self.looks} time{'' if self.looks == 1 else 's'}"
         return f"{times} {'on record' if self.looks_recorded else 'that is known of'}"
 

@@ -204,6 +204,49 @@ def test_a_failed_certificate_says_what_is_missing_and_what_a_further_look_costs
     assert not any("answered cases" in note for note in passed.notes)
 
 
+@pytest.mark.parametrize("splits", [{"tune": 150, "certify": 100}, {"": 100}])
+def test_too_few_cases_for_any_candidate_take_no_look(splits: dict[str, int], tmp_path: Path) -> None:
+    """100 cases, 230 needed for 1 %: none is tested or noted, and the labels certified on change nothing of it."""
+    trace, looks = labelled(2, splits), tmp_path / "looks.jsonl"
+    target = {"hallucination_rate": 0.01, "false_refusal_rate": 0.6}
+    result = certify_best(trace, [POLICY], targets=target, looks=looks)
+    certificate = result.certificate
+    assert not looks.exists()
+    assert (result.policy, certificate.looks, certificate.spent, certificate.tested) == (None, 0, 0.0, 0)
+    assert "hallucination_rate at most 0.01 needs 230 cases even if none is lost, at delta 0.1, got 100" in str(
+        certificate.reason
+    )
+    assert "at least 130 more labelled cases are missing; no candidate was tested and no look was taken" in str(
+        certificate.reason
+    )
+    assert result.notes[0].startswith("At least 130 more labelled questions are missing")
+    assert not result.frame()["tested"].any()
+    assert "no look taken" in result._repr_html_()
+    assert "No candidate tested on 100 cases; no look taken, no delta spent." in certificate_lines(result)
+    cases = tuple(
+        case if case.split == "tune" else case._replace(expect_status="refuse", expect_sources=())
+        for case in trace.cases
+    )
+    same = certify_best(Trace(cases, *_parts(trace)), [POLICY], targets=target)
+    assert (same.certificate.reason, same.notes) == (certificate.reason, result.notes)
+    # What comes next on these cases is the first look.
+    second = certify_best(trace, [POLICY], targets={"hallucination_rate": 0.5}, looks=looks)
+    assert second.certificate.looks == 1
+
+
+def test_one_case_fewer_takes_no_look() -> None:
+    """22 cases without an error certify 10 %, 21 none, whoever answers; of 5 candidates at once 38 are needed."""
+    target = {"hallucination_rate": 0.1}
+    for n, looks in ((21, 0), (22, 1)):
+        alone = certify_best(labelled(2, {"": n}), [POLICY], targets=target)
+        assert alone.certificate.looks == looks
+    several = [POLICY.replace(*ONE, level / 10) for level in range(5)]
+    for n, looks in ((37, 0), (38, 1)):
+        result = certify_best(labelled(2, {"": n}), several, targets=target)
+        assert result.certificate.looks == looks
+    assert "5 candidates share" not in result.notes[0]
+
+
 @pytest.mark.parametrize(
     "targets", [0.1, [("hallucination_rate", 0.1)], {"hallucination_rate": "0.1"}, {"hallucination_rate": True}, 0]
 )
@@ -879,16 +922,20 @@ def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
     refused = _run(*call, "-t", "hallucination_rate=0.01")
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
     assert "--again" in refused.stderr
-    again = _run(*call, "-t", "hallucination_rate=0.0001", "-t", "missed_ambiguity_rate=0.1", "--again", "--json")
+    again = _run(*call, "-t", "hallucination_rate=0.01", "-t", "missed_ambiguity_rate=0.1", "--again", "--json")
     assert again.exit_code == 3
     told = json.loads(again.stdout, parse_constant=pytest.fail)
     assert told["certificate"]["looks"] == 2
     assert told["certificate"]["promises"][1] == {
         "name": "missed_ambiguity_rate", "alpha": 0.1, "k": 0, "n": 0, "bound": None,
     }  # fmt: skip
-    plain = _run(*call, "-t", "hallucination_rate=0.0001", "-t", "missed_ambiguity_rate=0.1")  # the very same: no look
+    plain = _run(*call, "-t", "hallucination_rate=0.01", "-t", "missed_ambiguity_rate=0.1")  # the very same: no look
     assert plain.exit_code == 3
-    assert "what each signal could carry for a risk of 0.0001" in plain.stdout
+    assert "what each signal could carry for a risk of 0.01" in plain.stdout
+    few = _run(*call, "-t", "hallucination_rate=0.0001")  # of 23,025 cases, so that nothing is tested or noted
+    assert few.exit_code == 3
+    assert "no candidate was tested and no look was taken" in " ".join(few.stdout.split())
+    assert len((world / "looks.jsonl").read_text(encoding="utf-8").splitlines()) == 2
     assert "top1_cosine" in plain.stdout
     assert _run(*call, "-t", "hallucination_rate").stderr.startswith("raglab: --target must be rate=highest")
     assert _run(*call, "--looks", world / "other.jsonl", "-t", "hallucination_rate=0.15").exit_code == 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raglab.certify import data_need
-from raglab.lab.certification_needs import need_line, need_note
-from raglab.metrics import upper_bound
+from raglab.certify import data_need, fixed_sequence, hoeffding_bentkus, holm
+from raglab.lab.certification_needs import missing_cases, need_line, need_note
+from raglab.metrics import binomial_p, upper_bound
 
 
 def test_a_need_that_is_not_met_says_how_many_more_questions() -> None:
@@ -37,3 +39,42 @@ def test_the_cases_that_are_missing_certify_without_a_further_error(answered: in
     if more is not None:
         n = answered + int(more[1].replace(",", ""))
         assert upper_bound(need.wrong, n, need.delta) <= alpha < upper_bound(need.wrong, n - 1, need.delta)
+
+
+def test_too_few_cases_for_any_target_are_counted() -> None:
+    """1 % takes 230 cases without an error, 459 at delta 0.01; a cost of 0.5 of at most 4 is a share of 1/8."""
+    assert missing_cases(167, {"hallucination_rate": 0.01, "false_refusal_rate": 0.1}, None, 0.1) == {
+        "hallucination_rate": 63
+    }
+    assert missing_cases(230, {"hallucination_rate": 0.01}, None, 0.1) == {}
+    assert missing_cases(230, {"hallucination_rate": 0.01}, None, 0.1, 10) == {"hallucination_rate": 229}
+    costs = {"refuse": {"answered_wrong": 4.0}}
+    assert missing_cases(10, {"expected_cost": 0.5}, costs, 0.1) == {"expected_cost": 8}
+    assert missing_cases(18, {"expected_cost": 0.5}, costs, 0.1) == {}
+
+
+@given(
+    n_cases=st.integers(1, 60),
+    n_counted=st.integers(0, 60),
+    n_lost=st.integers(0, 3),
+    n_candidates=st.integers(1, 5),
+    alpha=st.sampled_from([0.02, 0.05, 0.1, 0.3, 0.5, 0.75]),
+    delta=st.sampled_from([0.05, 0.1, 0.125, 0.25]),
+    test=st.sampled_from([holm, fixed_sequence]),
+)
+def test_where_cases_are_missing_no_test_passes(
+    n_cases: int, n_counted: int, n_lost: int, n_candidates: int, alpha: float, delta: float, test: Any
+) -> None:
+    """Whatever counts in the rate and whatever is lost; with as many more and no loss, the likeliest test passes."""
+    targets, n_tests = {"hallucination_rate": alpha}, n_candidates if test is holm else 1
+    missing = missing_cases(n_cases, targets, None, delta, n_tests)
+    best = np.asarray(binomial_p(np.zeros(n_candidates, dtype=np.int64), np.full(n_candidates, n_cases), alpha))
+    assert bool(missing) == (not test(best, delta).any())
+    if missing:
+        counted = np.full(n_candidates, min(n_counted, n_cases))
+        lost = np.minimum(counted, n_lost)
+        assert not test(np.asarray(binomial_p(lost, counted, alpha)), delta).any()
+        assert not test(np.asarray(hoeffding_bentkus(lost.astype(float), counted, alpha)), delta).any()
+        enough = n_cases + missing["hallucination_rate"]
+        assert missing_cases(enough, targets, None, delta, n_tests) == {}
+        assert missing_cases(enough - 1, targets, None, delta, n_tests) == {"hallucination_rate": 1}

@@ -14,7 +14,7 @@ import numpy as np
 
 from raglab import metrics
 from raglab.canonical import digest
-from raglab.certify import Certificate, DataNeed
+from raglab.certify import Certificate, DataNeed, Promise
 from raglab.decision.learned_cases import (
     with_learned_cases,
 )
@@ -26,7 +26,13 @@ from raglab.html_display import Fold, display
 from raglab.lab.candidate_tests import TestOrder, candidate_order, candidate_table, sequence_test
 from raglab.lab.certification_cases import CertifyCases, certify_splits, distinct_candidates, doubt_notes
 from raglab.lab.certification_families import grid
-from raglab.lab.certification_needs import data_needs, need_line, need_note
+from raglab.lab.certification_needs import (
+    data_needs,
+    missing_cases,
+    missing_sentence,
+    need_line,
+    need_note,
+)
 from raglab.lab.certification_notes import (
     JudgedCases,
     certificate_notes,
@@ -71,10 +77,10 @@ class Certification(NamedTuple):
 
     certificate: see `Certificate`. policy: the chosen one with its certificate inside, None where none was certified.
     table: a row a candidate in the order of the tests, with what was seen on both splits. needs: target -> what it
-    needs and what the chosen candidate, or the first one tested, has. nearest: lowest hallucination target that is
-    likely to be certified on as many cases, by the pilot alone, beside the other targets, and that always-answer does
-    not reach; NaN for none. notes: what a reader must know. chance: of the nearest target, by the best candidate.
-    status_only: cases certified on that are scored by status alone.
+    needs and what the chosen candidate, or the first one tested, has; empty where none was tested. nearest: lowest
+    hallucination target that is likely to be certified on as many cases, by the pilot alone, beside the other targets,
+    and that always-answer does not reach; NaN for none. notes: what a reader must know. chance: of the nearest target,
+    by the best candidate. status_only: cases certified on that are scored by status alone.
     """
 
     certificate: Certificate
@@ -200,6 +206,13 @@ def certify_best(
     least pilot cost is returned. Pilot figures of a policy whose decision model was fitted on the pilot come from
     models that never saw the case. Without a split `tune` every candidate is tested at once (Holm).
 
+    Where the cases to certify on are so few that no candidate could pass even if none of them were lost, none is
+    tested and no look is taken or noted; the reason says how many labelled cases are missing, and `looks` is 0. This
+    rests on the number of cases, of candidates tested at once (Holm), the targets and delta alone. Such a call cannot
+    certify anything, so it spends no error; and it tells nothing of how a case is decided or labelled, so that nothing
+    that is certified next can depend on it. How many cases are answered, or carry a label, would show more such calls,
+    but is learned from the cases: what is certified next may be chosen by it, so that counts as a look.
+
     Args:
       trace: with a split `certify`, or without any splits. Of shards (`Trace.open`) one is in memory at a time: the
         pilot is measured once and kept on disk meanwhile (see `measured_shards`), the cases to certify on once.
@@ -233,16 +246,20 @@ def certify_best(
     replayed = held_trace(learned_on)
     if isinstance(candidates, Policy):
         listed, start = [], limit_depth(candidates, trace)
-        notes = _warn_of_refusals(replayed, start, arm)
     else:
         listed = distinct_candidates(_listed(candidates, paths), cases)
-        start, notes = listed[0], _depth_note(trace, listed)
+        start = listed[0]
     passes_once = bool(listed) or cases.pilot is None
     with nullcontext(replayed) if passes_once else pilot_trace(replayed, start, arm) as pilot:
         family = [] if listed else grid(pilot, start, arm, paths)
         offered = listed or distinct_candidates(family, cases)
         # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
         order = candidate_order(pilot, cases, offered, terms)
+    n_tests = len(offered) if order.method == "holm" else 1
+    missing = missing_cases(len(cases.held_out), terms.targets, terms.costs, terms.level, n_tests)
+    if missing:
+        return _untested(cases, offered, order, terms, missing)
+    notes = _depth_note(trace, listed) if listed else _warn_of_refusals(replayed, start, arm)
     measured = replayed if cases.pilot is None else None
     return _certification(cases, offered, order, terms, notes, measured, is_family=not listed)
 
@@ -372,6 +389,63 @@ def _first_tested(
         return text, ()
     note = untested_note(order.pilot, terms.targets, terms.level, size=order.size, n_cases=n_cases, tested=text)
     return text, (note,)
+
+
+def _untested(
+    cases: CertifyCases,
+    offered: Sequence[Policy],
+    order: TestOrder,
+    terms: CertificationSettings,
+    missing: Mapping[str, int],
+) -> Certification:
+    """Result where the cases are too few for any candidate: none is tested, and no look is taken.
+
+    Args:
+      missing: see `missing_cases`.
+    """
+    import pandas as pd
+
+    targets, n_cases = terms.targets, len(cases.held_out)
+    n_tests = len(offered) if order.method == "holm" else 1
+    text = missing_sentence(missing, n_cases, targets, terms.level, n_tests)
+    certificate = Certificate(
+        chosen=None,
+        certified=(),
+        coverage=0.0,
+        # Nothing was counted: a share of no case, with no bound.
+        promises=tuple(Promise(name, float(alpha), 0, 0, float("nan")) for name, alpha in targets.items()),
+        binding=max(missing, key=lambda name: missing[name]),
+        delta=terms.delta,
+        method=order.method,
+        tested=0,
+        candidates=len(offered),
+        cases=n_cases,
+        reason=f"not certified: {text}",
+        pilot=order.pilot_cases,
+        cases_hash=cases.held_out_hash,
+        looks=0,
+        spent=0.0,
+        pilot_hash=order.pilot_hash,
+    )
+    near = _nearest(order, targets, terms.level)
+    table = {"policy_id": [offered[place].policy_id for place in order.places], "tested": False, "certified": False}
+    return Certification(
+        certificate=certificate,
+        policy=None,
+        table=pd.DataFrame(table),
+        needs={},
+        nearest=near.alpha,
+        notes=(
+            (
+                f"At least {max(missing.values()):,} more labelled questions are missing; where the cases have splits, "
+                "new ones go to split certify."
+            ),
+            *certificate_notes(certificate, near, order.free_rate, targets, unsplit=False),
+            *order.notes,
+            *doubt_notes(offered, cases),
+        ),
+        chance=near.chance,
+    )
 
 
 def _noted_look(

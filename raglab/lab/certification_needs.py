@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 from raglab import certify as tests
@@ -10,6 +10,7 @@ from raglab import metrics
 from raglab.certify import DataNeed, Promise
 from raglab.decimals import percent
 from raglab.lab.certified_losses import COST
+from raglab.metrics import binomial_p
 
 
 def need_line(name: str, need: DataNeed) -> str:
@@ -49,3 +50,44 @@ def data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed]
     """What each target needs and has, but the cost."""
     rates = (promise for promise in promises if promise.name != COST)
     return {promise.name: tests.data_need(promise.alpha, promise.n, int(promise.k), delta) for promise in rates}
+
+
+def missing_cases(
+    n_cases: int, targets: Mapping[str, float], costs: metrics.Costs | None, delta: float, n_tests: int = 1
+) -> dict[str, int]:
+    """Target -> labelled cases that are missing before any policy can pass, even if no case is lost; empty where none.
+
+    A rate is a share of at most all cases, and no p-value is below that of as many cases without a loss. So where that
+    one does not reach the level, no policy passes, whatever the labels and the decisions are.
+
+    Args:
+      n_cases: cases to certify on, whether they count in the rate or not.
+      targets: rate -> highest value; the expected cost in its own units.
+      costs: of the target `expected_cost`.
+      delta: error of the promise.
+      n_tests: candidates that are tested at once (Holm); the likeliest needs delta over their number.
+
+    Source: rule S6.10.
+    """
+    most = float(metrics.cost_matrix(costs).max()) or 1.0
+    missing = {}
+    for name, alpha in targets.items():
+        limit = float(alpha) / most if name == COST else float(alpha)
+        # Of both tests the one that passes sooner: a loss with grades has another one than an error.
+        p = min(float(binomial_p(0, n_cases, limit)), float(tests.hoeffding_bentkus(0.0, n_cases, limit)))
+        if p * n_tests > delta:
+            missing[name] = max(1, tests.cases_needed(limit, delta / n_tests) - n_cases)
+    return missing
+
+
+def missing_sentence(
+    missing: Mapping[str, int], n_cases: int, targets: Mapping[str, float], delta: float, n_tests: int = 1
+) -> str:
+    """What the targets of `missing_cases` need, what there is, and how many more that is."""
+    level = f"delta {delta:g}" + (f" over {n_tests:,} candidates tested at once" if n_tests > 1 else "")
+    needs = "; ".join(
+        f"{name} at most {targets[name]:g} needs {n_cases + more:,} cases even if none is lost, at {level}, got "
+        f"{n_cases:,}: at least {more:,} more labelled cases are missing"
+        for name, more in missing.items()
+    )
+    return f"{needs}; no candidate was tested and no look was taken"

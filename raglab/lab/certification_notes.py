@@ -155,17 +155,17 @@ def certificate_notes(
         worst = min(1.0, certificate.spent or certificate.delta)
         lead = f"Look {certificate.looks} on these cases: some promise among them may break with probability {worst:g}"
         notes.append(f"{lead}, and more if an earlier look chose the targets or the candidates.")
-    if certificate.method == "holm":
+    if certificate.method == "holm" and certificate.tested:
         notes.append(
             "No split tune to learn an order on: every candidate was tested at once (Holm), which costs power; the "
             "cheapest of those that passed was chosen on these very cases, so its cost on them flatters."
         )
-        if certificate.chosen is None and certificate.candidates > 1:
-            notes.append(
-                f"{certificate.candidates:,} candidates share the delta. raglab.certify_policy tests one policy at the "
-                "whole of it and needs far fewer cases; certify_best is for cases with splits tune and certify "
-                "(raglab.split)."
-            )
+    if certificate.method == "holm" and certificate.chosen is None and certificate.candidates > 1:
+        notes.append(
+            f"{certificate.candidates:,} candidates share the delta. raglab.certify_policy tests one policy at the "
+            "whole of it and needs far fewer cases; certify_best is for cases with splits tune and certify "
+            "(raglab.split)."
+        )
     if unsplit:
         notes.append("It holds only if no threshold, gate or model of the policy was tuned or fitted on these cases.")
     if certificate.method == "single" and certificate.chosen is None:
@@ -175,18 +175,21 @@ def certificate_notes(
         )
     # Last, where nothing passed, what the pilot holds within reach; a hint, never a promise (rule S6.9).
     if certificate.chosen is None and certificate.pilot and RISK in targets:
-        notes += _nearest_notes(certificate.cases, near, free_rate, targets)
+        notes += _nearest_notes(certificate, near, free_rate, targets)
     return tuple(notes)
 
 
-def _nearest_notes(n_cases: int, near: Nearest, free_rate: float, targets: Mapping[str, float]) -> list[str]:
+def _nearest_notes(
+    certificate: Certificate, near: Nearest, free_rate: float, targets: Mapping[str, float]
+) -> list[str]:
     """Which hallucination target the pilot holds within reach, or that it holds none of those tried so."""
+    n_cases, further = certificate.cases, "a second look" if certificate.looks else "a look"
     beside = " beside the other targets" if len(targets) > 1 else ""
     if near.alpha > targets[RISK]:
         text = (
             f"On the pilot a {RISK} of {near.alpha:g}{beside} looks within reach of {n_cases} such cases, "
             f"with probability {near.chance:.2f} (by the best of the candidates, so it flatters; always-answer has "
-            f"{percent(free_rate)}); certifying it on the same cases is a second look."
+            f"{percent(free_rate)}); certifying it on the same cases is {further}."
         )
         return [text]
     # Only targets that always-answer does not reach are tried, so a certificate of a higher one is no contradiction.

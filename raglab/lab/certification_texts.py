@@ -28,7 +28,9 @@ def certificate_lines(certification: Certification) -> list[str]:
     lines = [f"{lead}: {certificate.reason.removeprefix('not certified: ')}.", _tested_line(certificate)]
     if certification.policy is not None:
         lines.append(_chosen_line(certification))
-    lines += [_cost_line(promise, certificate.delta) for promise in certificate.promises if promise.name == COST]
+    lines += [
+        _cost_line(promise, certificate.delta) for promise in certificate.promises if promise.name == COST and promise.n
+    ]
     if certification.policy is not None:  # where none was certified, the notes begin with them
         lines += [need_line(name, need) for name, need in certification.needs.items()]
     return lines + [f"note: {note}" for note in certification.notes]
@@ -36,6 +38,8 @@ def certificate_lines(certification: Certification) -> list[str]:
 
 def _tested_line(certificate: Certificate) -> str:
     """What was tested, on which cases, and what of delta that spent."""
+    if not certificate.looks:
+        return f"No candidate tested on {certificate.cases} cases; no look taken, no delta spent."
     if certificate.method == "single":
         parts = [f"The policy given, and no other, tested on {certificate.cases} cases"]
     else:
