@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from raglab import fusion, metrics
 from raglab.extensions.league.rows import NOT_JUDGED, LeagueRow, league_verdict
 
+REACH = 2.0**0.5  # of intervals over parts that are fitted on each other's answers, see `answer_rows`
 LEAST = 20  # right and wrong answers that a fit must see, as `fit_fused_gate` asks
 TASK = "accept the model's answer, or not"
 AUROC, ACCURACY = "AUROC", "accuracy at the reference's coverage"
@@ -141,7 +142,9 @@ def fitted_model(
     return model if model.parts else None
 
 
-def answer_rows(table: AnswerTable, parts: Sequence[JudgedPart], *, level: float) -> list[LeagueRow]:
+def answer_rows(
+    table: AnswerTable, parts: Sequence[JudgedPart], *, level: float, reach: float = 1.0
+) -> list[LeagueRow]:
     """Rows of each cell and of all: AUROC, and accuracy at the coverage of a reference that decides.
 
     The reference is the method to beat; without one it is the best single signal of the fitted answers.
@@ -150,6 +153,10 @@ def answer_rows(table: AnswerTable, parts: Sequence[JudgedPart], *, level: float
       table: of answers.
       parts: see `judged_answers`.
       level: of the intervals, in (0, 1).
+      reach: factor of the intervals of rows over several parts. Parts that are fitted on each other's answers are not
+        independent: where the signals know nothing, so that fits change with the answers, the variance of what is fused
+        is twice that of fixed scores, because each pair of parts leans both ways; there `REACH` is right. Where fits
+        hardly change, 1 is.
     """
     judged = judged_answers(table, parts)
     cells = sorted(set(table.cell.tolist()))
@@ -160,11 +167,11 @@ def answer_rows(table: AnswerTable, parts: Sequence[JudgedPart], *, level: float
         if lacking := int((~has & (table.cell == cell)).sum()):
             notes[cell] = _joined(notes.get(cell, ""), f"answers without {table.reference_name}, left out: {lacking:,}")
     table = table._replace(notes=notes)
-    rows = [row for cell in cells for row in _cell_rows(table, judged, cell, has & (table.cell == cell), level)]
+    rows = [row for cell in cells for row in _cell_rows(table, judged, cell, has & (table.cell == cell), level, reach)]
     known = has & ~np.isnan(judged.score)
     if len(cells) < 2 or not known.any():
         return rows
-    return [*rows, *_pooled_rows(table, judged, known, [row for row in rows if row.metric == AUROC], level)]
+    return [*rows, *_pooled_rows(table, judged, known, [row for row in rows if row.metric == AUROC], level, reach)]
 
 
 def _reference(table: AnswerTable, judged: JudgedAnswers) -> tuple[NDArray[np.float64], str]:
@@ -174,7 +181,7 @@ def _reference(table: AnswerTable, judged: JudgedAnswers) -> tuple[NDArray[np.fl
 
 
 def _cell_rows(
-    table: AnswerTable, judged: JudgedAnswers, cell: str, is_of: NDArray[np.bool_], level: float
+    table: AnswerTable, judged: JudgedAnswers, cell: str, is_of: NDArray[np.bool_], level: float, reach: float
 ) -> list[LeagueRow]:
     correct, score = table.correct[is_of], judged.score[is_of]
     if not len(correct):
@@ -220,10 +227,11 @@ def _cell_rows(
         score = _part_ranks(score, part)
     else:
         difference = metrics.auroc_difference(correct, score, reference, clusters=question, level=level)
-    row = _against(row, difference, name)._replace(raglab=area_of(score))
+        reach = 1.0
+    row = _against(row, difference, name, reach)._replace(raglab=area_of(score))
     rows = [row]
     if _decides(reference):
-        rows.append(_accuracy_row(row, correct, score, reference, question, level))
+        rows.append(_accuracy_row(row, correct, score, reference, question, level, reach))
     return rows
 
 
@@ -249,15 +257,16 @@ def _decides(reference: NDArray[np.float64]) -> bool:
     return bool(np.isin(reference, (0.0, 1.0)).all() and reference.any())
 
 
-def _against(row: LeagueRow, difference: metrics.PairedDifference, name: str) -> LeagueRow:
-    """Row with its paired difference and verdict."""
+def _against(row: LeagueRow, difference: metrics.PairedDifference, name: str, reach: float) -> LeagueRow:
+    """Row with its paired difference, its interval of a reach, and its verdict."""
+    low, high = (difference.value + reach * (end - difference.value) for end in (difference.low, difference.high))
     return row._replace(
         reference=name,
         difference=difference.value,
-        low=difference.low,
-        high=difference.high,
+        low=low,
+        high=high,
         clusters=difference.clusters,
-        verdict=league_verdict(difference.low, difference.high, higher_is_better=row.higher_is_better),
+        verdict=league_verdict(low, high, higher_is_better=row.higher_is_better),
         note=_joined(row.note, difference.note),
     )
 
@@ -269,6 +278,7 @@ def _accuracy_row(
     reference: NDArray[np.float64],
     question: NDArray[np.str_],
     level: float,
+    reach: float,
 ) -> LeagueRow:
     share = float(reference.mean())
     difference = metrics.accuracy_difference(correct, score, reference, clusters=question, level=level)
@@ -286,11 +296,17 @@ def _accuracy_row(
         ),
         difference,
         row.reference,
+        reach,
     )
 
 
 def _pooled_rows(
-    table: AnswerTable, judged: JudgedAnswers, known: NDArray[np.bool_], rows: Sequence[LeagueRow], level: float
+    table: AnswerTable,
+    judged: JudgedAnswers,
+    known: NDArray[np.bool_],
+    rows: Sequence[LeagueRow],
+    level: float,
+    reach: float,
 ) -> list[LeagueRow]:
     """Mean AUROC over cells, and accuracy over the answers of all cells in one ranking."""
     values, name = _reference(table, judged)
@@ -329,10 +345,10 @@ def _pooled_rows(
         reference_calls=table.reference_calls,
         note=f"mean over {len(judged_rows)} cells, each of the same weight",
     )
-    row = _against(row, difference, name)
+    row = _against(row, difference, name, reach)
     if not _decides(reference):
         return [row]
-    accuracy = _accuracy_row(row, correct, score, reference, question, level)
+    accuracy = _accuracy_row(row, correct, score, reference, question, level, reach)
     return [row, accuracy._replace(note=_joined("answers of all cells in one ranking", accuracy.note))]
 
 

@@ -277,6 +277,9 @@ def _cell(folder: Path, names: tuple[str, str, str], parts: Mapping[str, _Paths]
     stored = {part: [_answers(matched[arm][part], golds[part]) for arm in arms] for part in parts}
     path = _router_path(folder, model, name) if arms else None
     router = None if path is None else _answers(path, golds[TEST])
+    if router is not None and golds[TEST] and not router.correct:
+        notes.append("The router's file answers no test question and is ignored.")
+        router = None
     judged = {part: [*answers, *([router] if router and part == TEST else [])] for part, answers in stored.items()}
     ids = {
         part: sorted(set.intersection(*(set(answers.correct) for answers in of))) if of else []
@@ -313,7 +316,9 @@ def _cell(folder: Path, names: tuple[str, str, str], parts: Mapping[str, _Paths]
     )
     texts = {
         "published": nan if router is None else router.accuracy,
-        "published_source": f"acc of the last epoch, {path.parent.relative_to(folder).as_posix()}" if path else "",
+        "published_source": f"acc of the last epoch, {path.parent.relative_to(folder).as_posix()}"
+        if path and router
+        else "",
         "reproduced_note": reproduced + (f"; the router's by {sum(router.differences)}" if router else ""),
         "free_name": f"{FIXED}: {arms[int(development.correct.sum(axis=0).argmax())]}",
         "note": " ".join([*notes, *(f"{count} {text}." for text, count in counts.items() if count)]),

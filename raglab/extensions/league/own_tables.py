@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.extensions.league.accepted_answers import LEAST, AnswerTable, JudgedPart, answer_rows
+from raglab.extensions.league.accepted_answers import LEAST, REACH, AnswerTable, JudgedPart, answer_rows
 from raglab.extensions.league.rows import LeagueRow
 from raglab.extensions.league.stored_lines import SUFFIXES, stored_lines
 from raglab.metrics import auroc
@@ -74,7 +74,7 @@ def own_rows(path: Path, *, level: float = 0.95, seed: int = 0) -> tuple[list[Le
         notes.append("The column baseline has no number and is ignored.")
         table = table._replace(reference=None)
     parts, text = _parts(table, seed)
-    return answer_rows(table, parts, level=level), [*notes, *([text] if text else [])]
+    return answer_rows(table, parts, level=level, reach=REACH), [*notes, *([text] if text else [])]
 
 
 def _named_signals(

@@ -119,7 +119,7 @@ def paretobandit_rows(
 
 
 def arm_tables(validation: Path, test: Path) -> RewardTables | None:
-    """Tables of a pair of files, of the arms that most lines of validation have; None where no line has them.
+    """Tables of a pair of files, of the usual arms of validation among those of test; None where no line has them.
 
     A line without a prompt, or without a reward in [0, 1] and a cost from 0 of one of the arms, is dropped and counted;
     so is one of validation whose prompt is in test, but for case, blanks and punctuation. Arms left out are named.
@@ -130,8 +130,8 @@ def arm_tables(validation: Path, test: Path) -> RewardTables | None:
     """
     stored = [stored_lines(path) for path in (validation, test)]
     cells = [[_cells(record) for record in part.records] for part in stored]
-    shapes = Counter(tuple(sorted(line)) for line in cells[0] if line)
-    arms = max(shapes, key=lambda names: (shapes[names], names), default=())
+    judged = _usual_arms(cells[1])
+    arms = _usual_arms([{arm: line[arm] for arm in line if arm in judged} for line in cells[0]])
     lines = [
         [(record, line) for record, line in zip(part.records, lines, strict=True) if line.keys() >= set(arms)]
         for part, lines in zip(stored, cells, strict=True)
@@ -164,6 +164,12 @@ def arm_tables(validation: Path, test: Path) -> RewardTables | None:
         [*_left_out(stored, cells[0], arms), *(f"{count} {text}." for text, count in counts.items() if count)]
     )
     return RewardTables(tables[0], tables[1], note)
+
+
+def _usual_arms(cells: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """Arms that lines have together most often."""
+    shapes = Counter(tuple(sorted(line)) for line in cells if line)
+    return max(shapes, key=lambda names: (shapes[names], names), default=())
 
 
 def _plain(prompt: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raglab import metrics
 from raglab.extensions.league.accepted_answers import (
+    REACH,
     AnswerTable,
     JudgedPart,
     _best_single,
@@ -77,3 +79,30 @@ def test_the_best_single_signal_has_its_own_name() -> None:
     part = _best_single(lacking._replace(correct=table.correct | is_a), known, table.cell)
     assert part == ("y", metrics.auroc(table.correct[~is_a], table.signals[1][~is_a]))
     assert area != part[1]
+
+
+@given(st.integers(0, 50), st.integers(1, 4))
+def test_the_reach_of_intervals_over_parts(seed: int, levels: int) -> None:
+    """A row over several parts has ends that much further from its difference; a cell of one part has its own."""
+    table, parts = answer_table(seed, levels)
+    before, after = answer_rows(table, parts, level=0.9), answer_rows(table, parts, level=0.9, reach=2.0)
+    for row, wide in zip(before, after, strict=True):
+        assert wide.difference == row.difference
+        factor = 2.0 if row.cell == "all" else 1.0
+        assert np.isclose(wide.high - wide.low, factor * (row.high - row.low))
+
+
+@pytest.mark.slow
+def test_signals_that_know_nothing() -> None:
+    """Of 150 tables whose signals are noise, judged in five folds, one in twenty at most is not level."""
+    verdicts = []
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        fold, numbers = np.arange(300) % 5, np.arange(300).astype(str)
+        parts = [JudgedPart(fold == of, fold != of, "the other folds") for of in range(5)]
+        one = np.full(300, "one")
+        signals, right, score = rng.normal(size=(4, 300)), rng.random(300) < 0.5, rng.normal(size=300)
+        table = AnswerTable("t", ("x", "y", "z", "w"), signals, right, one, numbers, score, "b", None, 1.0, {})
+        verdicts += [row.verdict for row in answer_rows(table, parts, level=0.95, reach=REACH)]
+    assert len(verdicts) == 150
+    assert sum(verdict != "level" for verdict in verdicts) <= 7

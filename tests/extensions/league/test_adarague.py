@@ -390,3 +390,14 @@ def test_no_gold_answers(tmp_path: Path) -> None:
     (row,) = adarague_rows(tmp_path)
     assert (row.verdict, row.n) == ("not judged", 0)
     assert "Beside the predictions of test lies no gold answer." in row.note
+
+
+def test_a_router_without_answers_is_ignored(tmp_path: Path) -> None:
+    """The arms are judged as if none were stored, and the line says so."""
+    write_set(tmp_path, "nq")
+    for path in (tmp_path / "classifier").rglob("*_option.json*"):
+        write(path, {})
+    (row,) = adarague_rows(tmp_path)
+    assert row.verdict != "not judged"
+    assert (isnan(row.published), isnan(row.reproduced), row.published_source) == (True, True, "")
+    assert "The router's file answers no test question and is ignored." in row.note

@@ -327,3 +327,17 @@ def test_validation_that_is_test(tmp_path: Path) -> None:
     (row,) = paretobandit_rows(written(tmp_path, same), budgets=ONE)
     assert row.verdict == "not judged"
     assert "120 lines of the first have a prompt of the second" in row.note
+
+
+def test_arms_of_validation_alone(tmp_path: Path) -> None:
+    """An arm that test lacks is left out and named, however many lines of validation have it; the others are judged."""
+
+    def renamed(name: str, rows: Records) -> Records:
+        for row in rows if name == "val_k2" else []:
+            row["arms"]["unseen"] = {"reward": 1.0, "cost": 0.0}
+        return rows
+
+    (whole,) = paretobandit_rows(written(tmp_path / "first"), budgets=ONE)
+    (row,) = paretobandit_rows(written(tmp_path / "second", renamed), budgets=ONE)
+    assert (row.raglab, row.low, row.high) == (whole.raglab, whole.low, whole.high)
+    assert "Arm unseen is left out: 120 of 120 lines of validation have a reward in [0, 1]" in row.note
