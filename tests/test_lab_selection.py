@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from math import sqrt
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ from raglab.lab.selection import (
     select_candidate,
 )
 from raglab.lab.study import UNSEEN, tune
+from raglab.lab.study_notes import _room_note
 from raglab.metrics import N_CELLS
 from raglab.store.policies import Policy
 from raglab.values import Status
@@ -214,9 +217,20 @@ def test_the_expected_cost_decision_is_selected_where_classes_are_separable() ->
     assert "nested estimate" in result.notes[0]
     assert "not shown to be better" in result.notes[0]
     assert "p =" not in result.notes[0]
+    assert "without an interval" in result.notes[0]
     judged = result.comparison.set_index("policy")["judged_by"]
     assert judged["tuned"] == judged["chain"] == IN_SAMPLE
     assert judged["always-answer"] != IN_SAMPLE
+
+
+@pytest.mark.parametrize(("n", "room"), [(40, "7.2 %"), (100, "3.0 %")])
+def test_no_failure_leaves_room_for_some(n: int, room: str) -> None:
+    """By Clopper and Pearson 1 - 0.05 ** (1 / n), about 3 / n; one failure has a cost that says so itself."""
+    costs = [pd.DataFrame({"cross_validated": [cost]}, index=["x"]) for cost in (0.0, 1.0 / n)]
+    notes = [_room_note(SimpleNamespace(selected="x", gains={"x": np.zeros(n)}, costs=table)) for table in costs]  # type: ignore[arg-type]
+    assert 1.0 - 0.05 ** (1.0 / n) == pytest.approx(float(room.split(maxsplit=1)[0]) / 100.0, abs=5e-4)
+    assert f" 0 failures in {n} cases leave room for {room} of failures" in notes[0]
+    assert notes[1] == ""
 
 
 @pytest.mark.full

@@ -448,7 +448,7 @@ class TestLive:
     def test_what_the_machine_does_not_have(self, opened: Callable[..., System]) -> None:
         """The system is not opened; registered, it is; another policy is asked for its signals as well."""
         gate = {"signals": {"judge": {"min": 0.5}}}
-        rule = r"a policy that uses the signal judge needs its function to answer questions: .*raglab\.register_signal"
+        rule = r"uses the signal judge needs its function .*raglab\.decide_frame.*raglab\.register_signal"
         with pytest.raises(ValueError, match=rule):
             opened(gate)
         system = opened()

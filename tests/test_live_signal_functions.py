@@ -66,7 +66,7 @@ class TestRegistry:
         """The message says which there are and how to get one."""
         register_signal(SignalFunction("judge", len))
         with pytest.raises(
-            ValueError, match=r"must be registered, got 'juge' of judge; import the module .* entry point"
+            ValueError, match=r"must be registered, got 'juge', registered: judge; import the module .* entry point"
         ):
             signal_function("juge")
 
@@ -137,7 +137,7 @@ class TestEntryPoints:
         """And not before; what is registered in the process comes first."""
         install(tmp_path, {"length": "made_signals:length"}, made_signals=ONE)
         monkeypatch.syspath_prepend(tmp_path)
-        with pytest.raises(ValueError, match="got 'judge' of length; "):
+        with pytest.raises(ValueError, match="got 'judge', registered: length; "):
             signal_function("judge")
         assert "made_signals" not in sys.modules
         assert signal_function("length").name == "length"

@@ -18,7 +18,9 @@ from raglab.decision.refusal_warnings import LEAST_OK
 from raglab.decision.scoring import unretrieved_note
 from raglab.expected_cost import CLASSES
 from raglab.lab.decision_fitting import DecisionCases
+from raglab.lab.search_space import SWITCHES
 from raglab.lab.study_notes import direction_notes
+from raglab.replay import shard_codes
 from raglab.signals import BUILT_IN, SignalSet, own_signal
 from raglab.store.policies import Policy
 from tfidf import hits
@@ -70,6 +72,28 @@ class TestStart:
         with pytest.warns(UserWarning, match="study starts from: gate l2 refuses 56 of 60"):
             stated = raglab.tune(raglab.trace_from_frame(frame, score="cosine"), trials=20, seed=0)
         assert any("gate l2 refuses 56 of 60" in note for note in stated.notes)
+
+    def test_a_study_searches_what_decides_on_hits_without_distances(self, frame: pd.DataFrame) -> None:
+        """What is left out moves no decision of any configuration, and a note counts it; a gate that asks keeps it."""
+        signals = {"mine": {"column": "p", "higher": "surer", "unit": "probability"}}
+        with pytest.warns(UserWarning, match="the gates l2, density, gap, similarity, confidence are off"):
+            trace = raglab.trace_from_frame(frame.rename(columns={"score": "p"}), score=None, signals=signals)
+        start = raglab.lab.starting_policy(trace)
+        assert list(raglab.lab.full_space(trace, start)) == ["signals.mine.min"]
+        result = _silent(raglab.tune, trace, trials=4)
+        assert any(note.startswith("The search of the chain leaves out ") for note in result.notes)
+        assert {path for trial in result.study.trials for path in trial.params} == {"signals.mine.min"}
+        rng = np.random.default_rng(0)
+        for low in (0.3, 0.6):
+            base = start.replace("signals.mine.min", low)
+            moved = [base.replace(path, not base.value(path)) for path in SWITCHES]
+            moved.append(base.replace("density.min_keep", int(rng.integers(2, 5))))
+            codes = shard_codes(trace, [base, *moved], None)
+            assert (codes == codes[:1]).all()
+        asks = start.replace("signals.mine.on_fire", "ask")
+        assert "resolver.signature" in raglab.lab.full_space(trace, asks)
+        stated = _silent(raglab.tune, trace, trials=2, space={"signals.mine.min": (0.1, 0.5)})
+        assert not any("leaves out" in note for note in stated.notes)
 
     def test_scores_of_no_scale_are_gated_in_their_direction(self, frame: pd.DataFrame) -> None:
         """Without any distance the user's signals are gated: `surer` from its least value, `ask` to its greatest."""
@@ -277,10 +301,11 @@ class TestSlipsOfSources:
             page = raglab.write_report(trace, {"mine": PUBLISHED}, incumbent="mine", out=tmp_path / "r.html")
             whole = raglab.trace_from_frame(rows.assign(expect_sources=["home.md"] * 40 + [None] * 20), score="cosine")
         assert note == (
-            "10 of 40 cases labelled ok with sources expect what none of their hits has, at any depth, the first "
+            "10 of 40 cases labelled ok with sources expect what none of their hits has, at any depth, such as "
             "'Home.html' in case 'q31': no policy can answer them right. 4 of them name a source that is a document of "
             "the hits up to case or file extension, as 'Home.html' beside 'home.md': correct those first."
         )
+        assert unretrieved_note(trace.subset(range(59, -1, -1))) == note  # whatever the order of the cases
         assert f"Of the cases judged on, {note}" in notes
         assert "10 of 40 cases labelled ok with sources expect" in page.read_text(encoding="utf-8")
         assert unretrieved_note(whole) == ""

@@ -16,12 +16,13 @@ import pandas as pd
 import pytest
 
 from hostile_texts import MARKUP, assert_inert
+from labelled import labelled
 from raglab import metrics, replay, robustness
 from raglab.displays import tables
 from raglab.displays.boundary import DecisionBoundaryDisplay
 from raglab.html_display import Cell
 from raglab.lab.certificate_checks import check_policy
-from raglab.lab.certification import certify_best
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
@@ -47,6 +48,7 @@ from raglab.lab.report.verdicts import (
 from raglab.lab.search_space import always_answer, always_refuse
 from raglab.lab.signal_audit import CONSTANT
 from raglab.lab.slice_rates import ranking, slices
+from raglab.lab.study import TuneResult, tune
 from raglab.lab.traffic_review import review
 from raglab.rules import rule_sentences
 from raglab.store.policies import Policy
@@ -55,6 +57,7 @@ from raglab.values import Case, Chunk, Hits, Status, TraceData
 
 EVIL = "<script>alert('1')</script>"
 TARGETS = {"false_refusal_rate": 0.10, "hallucination_rate": 0.01}
+RISK = "hallucination_rate"
 VOID = {"meta", "img", "br", "link", "input", "hr", "wbr"}
 CHUNKS = (
     Chunk("a", "the flood excess is 400", "docs/a.md", 1, tags={"product": "home"}),
@@ -961,9 +964,36 @@ def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cos
     trace, these, study = decided_by_cost
     data = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
     steps = [facts(data._replace(n_certify=n), in_sample(study))[first.NEXT] for n in (None, 15)]
-    assert "raglab.split(trace) deals its cases into the splits" in steps[0].text
-    assert steps[1].text == "Certify tuned on split certify, on which nothing was fitted or chosen."
+    assert "raglab.split(trace) deals its cases into tune, certify and report" in steps[0].text
+    assert steps[1].text.startswith("Certify tuned on split certify, on which nothing was fitted or chosen.")
     assert steps[1].code.startswith("raglab.certify_policy(trace, policy, targets=")
+    refusal = "not certified: hallucination_rate at most 0.01"
+    tested = facts(data._replace(n_certify=15, refusal=refusal), in_sample(study))
+    assert tested[first.PROMISED].text == f"Nothing: tuned was tested and is {refusal}."
+    assert first.LOOK in tested[first.NEXT].text
+    assert tested[first.NEXT].code == ""
+
+
+def test_the_page_of_a_study_shows_its_certification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promised or refused, with its look; in neither case the first screen proposes the test that was made."""
+    monkeypatch.setattr(TuneResult, "cockpit_page", lambda _: None)
+    trace = labelled(3, {"tune": 80, "certify": 120})
+    result = tune(trace, trials=4)
+    opening = {}
+    for alpha in (None, 0.8, 0.001):
+        tested = None if alpha is None else certify_policy(trace, result.policy, targets={RISK: alpha}, again=True)
+        page = result.report(tmp_path / "page.html", certification=tested)
+        shown = html.unescape(page.read_text(encoding="utf-8").partition("<nav")[0])
+        opening[alpha] = shown.replace("\xa0", " ")
+    proposes = "Certify tuned on split certify"
+    assert "Nothing: tuned holds no certificate." in opening[None]
+    assert proposes in opening[None]
+    assert f"{RISK} ≤ 80 % with 90 % confidence, on questions like the 120 cases that certified it" in opening[0.8]
+    assert f"Nothing: tuned was tested and is not certified: {RISK} at most 0.001" in opening[0.001]
+    assert not any(proposes in opening[alpha] for alpha in (0.8, 0.001))
+    of_another = certify_policy(trace, always_answer(result.policy), targets={RISK: 0.9}, again=True)
+    with pytest.raises(ValueError, match="certification must be of the selected policy"):
+        result.report(tmp_path / "page.html", certification=of_another)
 
 
 def test_signals_of_the_trace_are_judged_beside_the_built_in_ones() -> None:

@@ -96,6 +96,8 @@ def unretrieved_note(trace: TraceView, arm: str | None = None) -> str:
     lacking = [pair for part in parts for pair in part.lacking]
     if not lacking:
         return ""
+    # By id, so that the note names the same cases in whatever order they stand.
+    lacking.sort(key=lambda pair: (pair[0].id, pair[0].query, pair[1]))
     (first, source), n_sourced = lacking[0], sum(part.n_sourced for part in parts)
     # Slips are looked for among the documents of all parts, so that the note is the same however a trace is cut.
     documents = frozenset[str]().union(*(part.documents for part in parts))
@@ -109,7 +111,7 @@ def unretrieved_note(trace: TraceView, arm: str | None = None) -> str:
     )
     return (
         f"{len(lacking):,} of {n_sourced:,} cases labelled ok with sources expect what none of their hits has, at any "
-        f"depth, the first {source[:_LENGTH]!r} in case {first.id[:_LENGTH]!r}: no policy can answer them right.{near}"
+        f"depth, such as {source[:_LENGTH]!r} in case {first.id[:_LENGTH]!r}: no policy can answer them right.{near}"
     )
 
 

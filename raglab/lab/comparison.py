@@ -34,6 +34,7 @@ COST = "expected_cost"
 BESIDE = "shown beside"  # role of a candidate that did not compete: no reason against what was selected
 LEVEL = 0.95  # of intervals
 SIDES = ("a", "b")  # of a comparison of two policies
+PAIRED = f"{100.0 * LEVEL:g} % paired intervals; p of the paired t-test of the cost alone"
 SHOWN = ("pass_rate", "expected_cost", "coverage", "over_ask_rate", "hallucination_rate", "false_refusal_rate")
 
 
@@ -69,11 +70,12 @@ class Comparison(NamedTuple):
         return status_only_sentence(self.status_only, self.cases)
 
     def __repr__(self) -> str:
-        cost_text = cost_difference(self.table, self.in_sample)
+        cost_text = cost_difference(self.table, SIDES, self.in_sample)
         sizes = f"{len(self.changed):,} of {self.cases:,} cases changed"
         headline = f"; {self.headline}" if self.headline else ""
         scored = f"basis {self.basis}{headline}"
-        return visible(f"Comparison({self.a} to {self.b}: {cost_text}; {sizes}, {counted(self._changes())}; {scored})")
+        changes = f"{sizes}, {counted(self._changes())}"
+        return visible(f"Comparison(a {self.a} to b {self.b}: {cost_text}; {changes}; {scored})")
 
     def _changes(self) -> dict[str, int]:
         changes = list(self.changed["change"])
@@ -96,7 +98,7 @@ class Comparison(NamedTuple):
             if shortfall.k
         ]
         folds = (
-            Fold("b less a", rows, None, ("measure", "a", "b", "difference", "p"), open=True),
+            Fold(f"b less a, {PAIRED}", rows, None, ("measure", "a", "b", "difference", "p"), open=True),
             Fold("changed cases", cases, len(self.changed), ("case", "query", "label", "decision", "change")),
         )
         return display("Two policies on the same cases", facts, folds)
@@ -185,11 +187,11 @@ def paired_rows(table: pd.DataFrame, sides: tuple[str, str], *, in_sample: bool)
     return rows
 
 
-def cost_difference(table: pd.DataFrame, in_sample: str) -> str:
-    """Difference of the expected cost with its interval, or that the cases are in sample, in words."""
+def cost_difference(table: pd.DataFrame, sides: tuple[str, str], in_sample: str) -> str:
+    """Difference of the expected cost with its interval and p, or that the cases are in sample, in words."""
     cost: Any = table.iloc[0]
-    ends = f", {in_sample}" if in_sample else f" [{cost['low']:+.3f}, {cost['high']:+.3f}]"
-    return f"cost {cost['difference']:+.3f}{ends}"
+    ends = f"{100.0 * LEVEL:g} % paired interval [{cost['low']:+.3f}, {cost['high']:+.3f}], p = {cost['p']:.3g}"
+    return f"cost of {sides[1]} less {sides[0]} {cost['difference']:+.3f}, {in_sample or ends}"
 
 
 def learned_text(names: Sequence[str], sides: tuple[str, str], learned: Sequence[Learned]) -> str:
@@ -211,6 +213,7 @@ class StudyOutcome(NamedTuple):
     unseen: whether the judged cases are others than those tuned on.
     in_sample: names of the policies that were fitted or selected on the judged cases; none where these are unseen.
     n_certify: answerable cases of split certify; None where there is no such split.
+    refusal: reason of a certification of what is selected that failed; '' where none is known.
     """
 
     selected: str
@@ -220,6 +223,7 @@ class StudyOutcome(NamedTuple):
     unseen: bool
     in_sample: tuple[str, ...] = ()
     n_certify: int | None = None
+    refusal: str = ""
 
 
 class PolicyContest(NamedTuple):

@@ -82,7 +82,8 @@ class SearchRange(NamedTuple):
 def full_space(trace: TraceData | Measured, policy: Policy, *, arm: str | None = None) -> dict[str, SearchRange]:
     """Every threshold over the values observed in a trace, and every switch.
 
-    A threshold that no case can meet in the trace is left out, and a bound of a signal that the policy does not set.
+    A threshold that no case can meet in the trace is left out, a bound of a signal that the policy does not set, and
+    on hits with gates that are off what then decides nothing, see `idle_paths`.
 
     Args:
       trace: the trace whose values bound the ranges.
@@ -112,7 +113,39 @@ def full_space(trace: TraceData | Measured, policy: Policy, *, arm: str | None =
             high = min(float(values.max()) + 1e-6, swept.high)
             least = float(np.quantile(values[values > 0], 0.01)) if swept.log and (values > 0).any() else low
             space[path] = SearchRange(least if swept.log else low, high, log=swept.log and 0 < least < high)
-    return space | {path: SearchRange(np.nan, np.nan) for path in SWITCHES}
+    space |= {path: SearchRange(np.nan, np.nan) for path in SWITCHES}
+    idle = idle_paths(evidence, policy)
+    return {path: extent for path, extent in space.items() if path not in idle}
+
+
+def idle_paths(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
+    """Switches and thresholds without any effect on hits of which some gates are off; none where all gates act.
+
+    A gate that is off acts nowhere. Without the gap gate every case with a hit is answered before the resolver, whose
+    options are read only by gates of the user that ask back. Where no question names an entity, coverage has none to
+    miss.
+
+    Source: rules S2.5, S2.15, S3.3.
+    """
+    sections = set(evidence.off)
+    asks = any(policy.value(f"signals.{name}.on_fire") == "ask" for name in policy.signals) or bool(policy.gates)
+    if "gap" in sections and not asks:
+        sections.add("resolver")
+    if sections and not evidence.missing[:, 0].any():  # the slot without a hit lacks all that is to be covered
+        sections.add("coverage")
+    paths = (*SWEPT, *SWITCHES)
+    return tuple(path for path in paths if path.partition(".")[0] in sections)
+
+
+def idle_note(idle: Sequence[str]) -> str:
+    """Settings that a study does not search, since they decide nothing; '' where there are none."""
+    if not idle:
+        return ""
+    sections = dict.fromkeys(path.partition(".")[0] for path in idle)
+    return (
+        f"The search of the chain leaves out {len(idle)} settings of {', '.join(sections)}, which decide nothing on "
+        "these hits."
+    )
 
 
 def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dict[str, SearchRange]:

@@ -57,6 +57,8 @@ from raglab.lab.search_space import (
     SearchRange,
     always_answer,
     full_space,
+    idle_note,
+    idle_paths,
     limit_depth,
     line_search,
     manual_loop,
@@ -89,6 +91,8 @@ from raglab.store.traces import StudyTrace, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from raglab.lab.certification import Certification
 
 
 _COST = ("expected_cost", "expected_cost_low", "expected_cost_high")
@@ -294,25 +298,33 @@ class TuneResult:
         )
         return display("Result of a study", facts, folds)
 
-    def report(self, path: str | Path) -> Path:
+    def report(self, path: str | Path, *, certification: Certification | None = None) -> Path:
         """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` where it is.
 
         Args:
           path: of the HTML file.
+          certification: of the selected policy, from `certify_policy`: the page shows its promise, or that it failed.
+            Without it the page knows of no promise, for a study reads no split `certify`.
+
+        Raises:
+          ValueError: a certification of another policy.
+
+        Example: `result.report("report.html", certification=raglab.certify_policy(trace, result.policy, targets=goal))`
         """
         from raglab.lab.report.page import write_report
 
+        policies, refusal = self._certified_policies(certification)
         frozen = self.cockpit_page()
         no_cockpit = "The page has no cockpit: it is in raglab/extensions/cockpit, which is not installed."
         return write_report(
             self.judged_on,
-            self.policies,
+            policies,
             out=path,
             arm=self.settings["arm"],
             flat_ranges=self.flat_ranges,
             trials=self.trials,
             notes=self.notes if frozen is not None else (*self.notes, no_cockpit),
-            study=self.outcome,
+            study=self.outcome._replace(refusal=refusal),
             costs=self.goal.costs,
             targets=self.goal.targets,
             min_coverage=self.goal.min_coverage,
@@ -320,6 +332,22 @@ class TuneResult:
             trace_id=self.settings["trace"],
             cockpit=frozen,
         )
+
+    def _certified_policies(self, certification: Certification | None) -> tuple[Mapping[str, Policy], str]:
+        """Named policies, the selected one with its certificate, and why none was given where the test failed."""
+        if certification is None:
+            return self.policies, ""
+        own, certified = self.policy.policy_id, certification.policy
+        tested = {certified.policy_id} if certified is not None else {*certification.table["policy_id"]}
+        if own not in tested:
+            msg = (
+                f"certification must be of the selected policy {own}, got that of {', '.join(sorted(tested))}; write "
+                "the page of another one by raglab.write_report."
+            )
+            raise ValueError(msg)
+        if certified is None:
+            return self.policies, certification.certificate.reason
+        return {name: certified if policy.policy_id == own else policy for name, policy in self.policies.items()}, ""
 
     def cockpit(self) -> str:
         """HTML page of the tuned policy against the default one, whose thresholds move without a kernel.
@@ -433,7 +461,9 @@ def tune(
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
     result = _judged_result(of, cases, entry, search)
     begun = starting_note(of.problem.start) if policy is None else ""
-    return replace(result, notes=(result.notes[0], begun, *result.notes[1:])) if begun else result
+    idle = idle_note(idle_paths(cases.evidence, of.problem.start)) if space is None else ""
+    headline, *rest = result.notes
+    return replace(result, notes=(headline, *filter(None, (begun, idle)), *rest))
 
 
 class StudyProblem(NamedTuple):

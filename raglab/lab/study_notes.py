@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decimals import percent
 from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.sharded_decisions import trace_basis
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CHOSEN = "Chosen, not shown to be better"
+ROOM = 0.05  # error of the bound that a note states where a selection has no failure
 FEW = 8  # discordant cases, below which the mean of their differences is far from normal
 
 
@@ -80,7 +82,8 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
         nothing = f" By that estimate it saves nothing over {incumbent}." if nested >= base else ""
         return (
             f"Selected: {_selected_text(chosen)}. On new cases it is expected to cost {nested:.3f} a case "
-            f"(nested estimate; {incumbent} {base:.3f}).{nothing} {CHOSEN}: no case was kept from the choice "
+            f"(nested estimate without an interval; {incumbent} {base:.3f}).{_room_note(chosen)}{nothing} "
+            f"{CHOSEN}: no case was kept from the choice "
             f"(rules S6.5, S6.11).{_crossfit_miss(chosen, goal)}"
         )
     # Means of the same cases as the advantage, so that the three numbers of the line agree.
@@ -98,6 +101,21 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
     )
     says = _verdict_sentence(_fixed_verdicts(chosen, judged, goal, cells[0]), discordant=int((own != reference).sum()))
     return f"{lead} {says}{_nested_contradiction(chosen)}{_judged_miss(cells[0], goal)}{size_note}"
+
+
+def _room_note(chosen: Selection) -> str:
+    """What no failure of a cross-fitted selection leaves open; '' where it has any. Cases are taken to be independent.
+
+    Source: Clopper and Pearson 1934, for a policy that these cases did not choose.
+    """
+    n = len(chosen.gains[chosen.selected])
+    if float(chosen.costs["cross_validated"][chosen.selected]) > 0.0:
+        return ""
+    room = percent(float(metrics.upper_bound(0, n, ROOM)))
+    return (
+        f" 0 failures in {n:,} cases leave room for {room} of failures on new ones (exact binomial, "
+        f"{100.0 * (1.0 - ROOM):g} % confidence), and for more since these cases chose it."
+    )
 
 
 def _selected_text(chosen: Selection) -> str:

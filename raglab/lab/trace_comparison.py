@@ -27,7 +27,7 @@ from raglab.html_display import Fold, display
 from raglab.lab.acting_gates import acting_gates
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
-from raglab.lab.comparison import LEVEL, cost_difference, learned_text, paired_rows, paired_table
+from raglab.lab.comparison import LEVEL, PAIRED, cost_difference, learned_text, paired_rows, paired_table
 from raglab.lab.search_space import always_answer
 from raglab.lab.slice_rates import FINAL, ranked_cases
 from raglab.metrics.intervals import mean_interval
@@ -96,7 +96,7 @@ class TraceComparison:
         return self.table.copy()
 
     def __repr__(self) -> str:
-        cost_text = cost_difference(self.table, self.in_sample) if self.judged else "no case is judged"
+        cost_text = cost_difference(self.table, SIDES, self.in_sample) if self.judged else "no case is judged"
         sizes = f"{len(self.changed):,} of {self.cases:,} cases changed, {self.judged:,} judged by {self.basis}"
         return visible(f"TraceComparison({self.old} to {self.new}: {cost_text}; {sizes}; {self._left_out()})")
 
@@ -110,7 +110,7 @@ class TraceComparison:
         facts += [("judged", self.in_sample)] if self.in_sample else []
         facts += [("note", note) for note in self.notes]
         rows = paired_rows(self.table, SIDES, in_sample=bool(self.in_sample))
-        folds = [Fold("new less old", rows, None, ("measure", *SIDES, "difference", "p"), open=True)]
+        folds = [Fold(f"new less old, {PAIRED}", rows, None, ("measure", *SIDES, "difference", "p"), open=True)]
         for name in ("decisions", "hits", "signals", "settings", "changed"):
             table = getattr(self, name)
             values = (tuple(map(number_text, row)) for row in table.itertuples(index=False))

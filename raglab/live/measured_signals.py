@@ -433,8 +433,9 @@ class LiveSignals:
                 functions.append(by_name.get(name) or signal_function(name))
             except ValueError as error:
                 rule = f"a policy that uses the signal {name} needs its function to answer questions"
+                own = "a column of your own hits has none, and raglab.decide_frame decides such hits"
                 remedy = "signals=[function] of System.open takes what measured it, of a SignalCalibration its"
-                msg = f"{rule}: {remedy} .signal_function(function). Without that {error}"
+                msg = f"{rule}: {own}; else {remedy} .signal_function(function). Without that {error}"
                 raise ValueError(msg) from error
         return replace(self, functions=tuple(functions))
 

@@ -191,10 +191,12 @@ def signal_function(signal: str | SignalFunction) -> SignalFunction:
         return _REGISTERED[signal]
     entries = [*entry_points(group=GROUP, name=signal)]
     if not entries:
-        there = sorted({*_REGISTERED, *entry_points(group=GROUP).names})
+        there = ", ".join(sorted({*_REGISTERED, *entry_points(group=GROUP).names}))
+        known = f"registered: {there}" if there else "none is registered"
         msg = (
-            f"a signal must be registered, got {signal!r} of {', '.join(there) or 'none'}; import the module whose"
-            f" @raglab.register_signal has it, or install the package whose entry point of the group {GROUP} names it."
+            f"a signal must be registered, got {signal!r}, {known}; "
+            f"import the module whose @raglab.register_signal has it, or install the package whose entry point of the "
+            f"group {GROUP} names it."
         )
         raise ValueError(msg)
     if len({entry.value for entry in entries}) > 1:

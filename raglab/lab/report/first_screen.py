@@ -57,7 +57,10 @@ ROLES = {  # of a policy, in the words of the page
 }
 FREE_WORDS = {ANSWER: "answers every question", REFUSE: "refuses every question"}
 TO_DO = {Status.ok: "to answer", Status.refuse: "to refuse", Status.ambiguous: "to ask back"}
-DEAL = "raglab.split(trace) deals its cases into the splits tune, certify and report. Then tune again."
+DEAL = (
+    "Where a trace has no splits, raglab.split(trace) deals its cases into tune, certify and report. Then tune again."
+)
+LOOK = "Another test on the same cases is a further look and adds to the error: label more questions of split certify."
 MOST_CHANGES = 4  # settings that the first screen names
 SMALL_SET = 50  # cases below which the page says how much one of them is
 
@@ -452,6 +455,7 @@ def _next_step(on: Standing) -> Fact:
     record = f"Record the missing answers of {lacks}, then compare again."
     learned = f"Judge {subject} and {learned_names} on cases that none of them learned from."
     better_signal = "Label more cases, or find a signal that tells more."
+    has_certificate = own_certificate(judged) is not None
     texts: dict[Advice, str] = {
         "use": f"Load {subject}. Then certify it: raglab certify tests what it can promise for other cases.",
         "in sample": f"Judge {subject} on cases that nothing was fitted or chosen on. {DEAL}",
@@ -464,17 +468,26 @@ def _next_step(on: Standing) -> Fact:
         "alone": f"Compare {subject} with {_joined(FREE)}, which need no tuning, before use.",
         "unknown": f"Judge {subject} on cases of split {cut_text(judged.split)}, on which nothing was tuned.",
     }
-    has_certificate = bool(judged.policies[judged.subject].certificate)
-    if judged.n_certify is not None and not has_certificate:  # nothing was chosen on those cases
-        texts["in sample"] = f"Certify {subject} on split certify, on which nothing was fitted or chosen."
-    if advice == "use" and has_certificate:
+    is_untested = judged.n_certify is not None and not has_certificate and not judged.refusal
+    if is_untested:  # by what the page knows, nothing was chosen on those cases
+        texts["in sample"] = (
+            f"Certify {subject} on split certify, on which nothing was fitted or chosen. Where that is done, "
+            "result.report(path, certification=certified) shows the promise."
+        )
+    if has_certificate:
         texts["use"] = f"Load {subject}."
+        texts["in sample"] = (
+            f"Load {subject} for what is promised. What it saves shows on cases of a split report only: label some."
+        )
+    elif judged.refusal:
+        texts["use"] = f"Load {subject}, without a promise. {LOOK}"
+        texts["in sample"] = f"Judge {subject} on cases that nothing was fitted or chosen on. {LOOK}"
     codes: dict[Advice, str] = {
         "use": f'policy = raglab.Policy.load("{TUNED if judged.subject == TUNED else "policy"}.yaml")',
         "alone": 'policies |= {"always-answer": raglab.lab.always_answer(policy), '
         '"always-refuse": raglab.lab.always_refuse(policy)}',
     }
-    if judged.n_certify is not None and not has_certificate:
+    if is_untested:
         codes["in sample"] = 'raglab.certify_policy(trace, policy, targets={"hallucination_rate": …})'
     marks: dict[Advice, Mark] = {"use": "good", "missing": "bad", "worse": "bad", "invalid certificate": "bad"}
     return Fact(NEXT, texts[advice], code=codes.get(advice, ""), mark=marks.get(advice, ""))

@@ -323,8 +323,12 @@ def write_report(
     # A study knows its splits; without one the policies' own records say what learned from these cases (rule S6.11).
     learned = {name: row for name, row in _learned_rows(judged).items() if row.k or row.unknown}
     in_sample = tuple(name for name, row in learned.items() if row.k) if study is None else study.in_sample
-    n_certify = None if study is None else study.n_certify
-    judged = judged._replace(targets=goal.targets, in_sample=in_sample, learned=learned, n_certify=n_certify)
+    held_out = trace.counted().get("certify")
+    n_certify = study.n_certify if study is not None else None if held_out is None else held_out.get("ok", 0)
+    refusal = "" if study is None else study.refusal
+    judged = judged._replace(
+        targets=goal.targets, in_sample=in_sample, learned=learned, n_certify=n_certify, refusal=refusal
+    )
     _check_trials(trials)
     page = Path(out)
     unmeasured = unmeasured_note(trace, judged.policies[judged.subject])

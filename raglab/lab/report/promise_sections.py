@@ -57,6 +57,8 @@ def promise_line(judged: ReportData) -> tuple[str, Mark]:
     subject, certificate = cut_text(judged.subject), own_certificate(judged)
     if defect := certificate_defect(judged.policies[judged.subject]):
         return f"Nothing: {subject} holds a certificate that is not valid: {defect}", "bad"
+    if certificate is None and judged.refusal:
+        return f"Nothing: {subject} was tested and is {judged.refusal}.", ""
     if certificate is None:
         text = f"Nothing: {subject} holds no certificate. What this page shows holds for its cases, not for others."
         return text, ""
@@ -205,8 +207,8 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
     sure = bound_confidence()
     texts = [f"The command raglab certify tests whether a policy keeps stated targets with {sure} confidence."]
     if judged.in_sample:  # counts of these cases would promise what they cannot
-        where = "raglab.split deals a split certify" if judged.n_certify is None else "those of split certify"
-        texts.append(f"It takes cases that nothing was tuned on: {where}.")
+        where = ", which raglab.split deals where there is none" if judged.n_certify is None else ""
+        texts.append(f"It takes cases that nothing was tuned on: those of split certify{where}.")
     else:
         stated = {name: alpha for name, alpha in judged.targets.items() if name in OBJECTIVES and alpha > 0.0}
         usual = _alpha(len(signals.right), None)

@@ -91,7 +91,8 @@ class ReportData(NamedTuple):
     tuned policy where there is one; decisions: of these. table: of `replay.sweep`, the policies' names as index.
     targets: that the user stated. in_sample: policies that were fitted or chosen on the cases of the page. learned: by
     name, from how many of these cases each policy learned, where its own record says so. n_certify: answerable cases
-    of split certify; None where none is known.
+    of split certify; None where none is known. refusal: reason of a certification of the subject that failed, '' where
+    none is known.
     """
 
     trace: TraceView
@@ -107,6 +108,7 @@ class ReportData(NamedTuple):
     in_sample: tuple[str, ...] = ()
     learned: Mapping[str, Learned] = MappingProxyType({})
     n_certify: int | None = None
+    refusal: str = ""
 
     @property
     def subject(self) -> str:
