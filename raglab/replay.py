@@ -69,6 +69,7 @@ from raglab.decision.sharded_decisions import (
 )
 from raglab.decision.signal_values import check_signals, check_stored
 from raglab.decision.trace_view import TracePart, TraceView, part_with, trace_parts
+from raglab.field_rules import read_only
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
 from raglab.misuse import takes
@@ -84,7 +85,7 @@ from raglab.step_functions import (
     step_cells,
 )
 from raglab.thresholds import Thresholds, policy_thresholds
-from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields, read_only
+from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raglab.characters import visible
+from raglab.field_rules import read_only
 from raglab.plain_arrays import measured_values
 from raglab.signals import LONGEST_TEXT, SignalSet
-from raglab.values import Bools, Floats, read_only
+from raglab.values import Bools, Floats
 
 SIGNALS, SIGNALS_ASK = "signals", "signals_ask"  # what decides where a gate on a signal refuses, or asks back
 OWN = "gates"  # section of a policy that holds the gates of the user

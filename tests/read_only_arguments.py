@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from raglab.values import read_only
+from raglab.field_rules import read_only
 
 ALGEBRA = (
     "gates",

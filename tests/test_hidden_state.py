@@ -80,7 +80,7 @@ def test_the_algebra_remembers_nothing(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=module)
 def test_no_frozen_value_is_changed(path: Path) -> None:
-    """Neither by `object.__setattr__` nor by its `__dict__`: `values.converted` converts fields before."""
+    """Neither by `object.__setattr__` nor by its `__dict__`: `field_rules.converted` converts fields before."""
     tricks = {node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute) and node.attr in TRICKS}
     assert tricks == CHANGES.get(str(path.relative_to(ROOT)), set())
 

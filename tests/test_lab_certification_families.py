@@ -89,17 +89,17 @@ def test_the_grid_is_of_observed_values_and_holds_the_policy_itself(trace: Trace
     """Lowest and own value of each threshold, gates on, tau_explicit moved along; no label is read."""
     pilot = trace.split("tune")
     own = POLICY.replace("similarity.enabled", False)
-    found = grid(pilot, own)
-    assert found[0] == own
+    family = grid(pilot, own)
+    assert family[0] == own
     cosines = np.unique(pilot.hits.cosine[:, 0, 0, 0])
-    tried = {one.similarity.min_similarity for one in found}
+    tried = {one.similarity.min_similarity for one in family}
     assert tried <= {*cosines.tolist(), own.similarity.min_similarity}
     assert {cosines[0], own.similarity.min_similarity} <= tried
-    assert all(one.similarity.enabled and one.confidence.enabled for one in found[1:])
+    assert all(one.similarity.enabled and one.confidence.enabled for one in family[1:])
     spread = POLICY.confidence.tau_default - POLICY.confidence.tau_explicit
-    assert all(one.confidence.tau_explicit == max(0.0, one.confidence.tau_default - spread) for one in found[1:])
+    assert all(one.confidence.tau_explicit == max(0.0, one.confidence.tau_default - spread) for one in family[1:])
     cases = tuple(case._replace(expect_status="refuse", expect_sources=()) for case in pilot.cases)
-    assert grid(Trace(cases, *_parts(pilot)), own) == found
+    assert grid(Trace(cases, *_parts(pilot)), own) == family
 
 
 @pytest.mark.parametrize("path", ["density.min_keep", "resolver.min_group_gap", "l2.soft_max_l2", "gap.min_gap"])
@@ -111,8 +111,8 @@ def test_the_grid_takes_any_threshold(trace: Trace, path: str) -> None:
 
 def test_both_taus_vary_where_both_are_named(trace: Trace) -> None:
     """Then the one does not follow the other."""
-    found = grid(trace, POLICY, paths=["confidence.tau_default", "confidence.tau_explicit"])
-    assert len({(one.confidence.tau_default, one.confidence.tau_explicit) for one in found[1:]}) == len(found) - 1
+    family = grid(trace, POLICY, paths=["confidence.tau_default", "confidence.tau_explicit"])
+    assert len({(one.confidence.tau_default, one.confidence.tau_explicit) for one in family[1:]}) == len(family) - 1
 
 
 def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.p
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {
+            "field_rules",
             "values",
             "canonical",
             "documents",

@@ -34,12 +34,13 @@ from raglab.bandit.learner import Bandit
 from raglab.decision import chain, kernel, outcome_codes
 from raglab.decision.measurement import measured_tables
 from raglab.default_learner import confidence
+from raglab.field_rules import read_only
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.traces import Trace
 from raglab.testing import sample_trace
 from raglab.thresholds import policy_thresholds
-from raglab.values import TraceData, read_only
+from raglab.values import TraceData
 from read_only_arguments import functions, guard_algebra, guarded, modules, takes_arrays
 from worlds import policy, random_policies, random_trace, with_signals
 

@@ -13,10 +13,11 @@ from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.outcome_codes import UNEARNED_CELL
 from raglab.decision.scoring import status_only_sentence
+from raglab.field_rules import read_only
 from raglab.html_display import MOST_ROWS, Fold, display
 from raglab.metrics import CELLS, DISTINCT_CELL
 from raglab.policy import PolicyData
-from raglab.values import UNLABELLED, Case, Status, check_labelled, read_only
+from raglab.values import UNLABELLED, Case, Status, check_labelled
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -40,13 +40,14 @@ from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.decision.scoring import trace_status_only
+from raglab.field_rules import read_only
 from raglab.languages import retold, sentence
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST, cut_value
 from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, firing_of
 from raglab.signals import NAMES
 from raglab.thresholds import Thresholds, policy_thresholds
-from raglab.values import Case, Status, TraceData, read_only
+from raglab.values import Case, Status, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,13 +16,13 @@ from raglab import resolver
 from raglab.decision.hit_sets import (
     Keys,
 )
+from raglab.field_rules import holds_read_only
 from raglab.signals import SignalSet
 from raglab.values import (
     Case,
     Hits,
     PatternHits,
     check_labelled,
-    holds_read_only,
 )
 
 WINNERS = (

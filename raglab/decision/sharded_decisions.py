@@ -16,9 +16,10 @@ from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown
 from raglab.decision.measured_trace import once
 from raglab.decision.trace_view import TracePart, TraceView, trace_parts
+from raglab.field_rules import read_only
 from raglab.parallel import run_each
 from raglab.policy import PolicyData
-from raglab.values import Case, label_codes, read_only
+from raglab.values import Case, label_codes
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,8 @@ from raglab.documents import check_clear, chunk_documents, chunk_sources, source
 from raglab.misuse import takes
 from raglab.store.cells import whole_number
 from raglab.store.files import Where, input_error, shown_value
-from raglab.store.frames import OF_CASE, Score, frame_trace, signal_columns, warn_of_gates_off, warn_of_short_sources
+from raglab.store.frames import frame_trace, signal_columns, warn_of_gates_off, warn_of_short_sources
+from raglab.store.hit_columns import OF_CASE, Score
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk

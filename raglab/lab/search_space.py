@@ -22,7 +22,7 @@ from raglab.metrics import TARGETS
 from raglab.misuse import takes
 from raglab.replay import each_shard, policy_cells, step_cells, tally
 from raglab.signals import COSINE, NAMES, declared_signal
-from raglab.store.frames import UNSTATED
+from raglab.store.hit_columns import UNSTATED
 from raglab.store.policies import Policy
 from raglab.thresholds import policy_thresholds
 from raglab.user_warnings import warn_user

@@ -22,6 +22,7 @@ from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Evidence
 from raglab.decision.trace_view import TraceView
+from raglab.field_rules import read_only
 from raglab.gates import Threshold
 from raglab.html_display import MOST_ROWS, Fold, display
 from raglab.lab.acting_gates import acting_gates
@@ -35,7 +36,7 @@ from raglab.replay import decide_policies, each_shard, join_columns
 from raglab.signal_gates import OWN
 from raglab.step_functions import cell_moves, piece_status
 from raglab.thresholds import policy_thresholds
-from raglab.values import Case, Status, TraceData, read_only
+from raglab.values import Case, Status, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd

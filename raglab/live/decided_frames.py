@@ -13,7 +13,8 @@ from raglab.live.certified_retrieval import warn_of_other_retrieval
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.store.frames import UNSTATED, Score, frame_trace, warn_of_gates_off
+from raglab.store.frames import frame_trace, warn_of_gates_off
+from raglab.store.hit_columns import UNSTATED, Score
 from raglab.user_warnings import warn_user
 from raglab.values import Status
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
+from raglab.field_rules import converted
 from raglab.signals import LONGEST_TEXT, Signal, Stage, check_name, own_signal
-from raglab.values import converted
 
 if TYPE_CHECKING:
     import pandas as pd

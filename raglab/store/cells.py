@@ -1,7 +1,7 @@
 """Cells (shore): what a column of a table may hold, and the cells of a frame or a CSV file as typed values.
 
 Every door that takes a table describes it by `ColumnRule`s and reads it by `read_columns`: cases and chunks in
-`raglab.store.case_frames`, hits and their signals in `raglab.store.frames`.
+`raglab.store.case_frames`, hits in `raglab.store.hit_columns`, their signals in `raglab.store.frames`.
 """
 
 from __future__ import annotations

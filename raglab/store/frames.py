@@ -1,19 +1,16 @@
-"""Frames (shore): traces from DataFrames of a system's own hits; `HIT_COLUMNS` describes their columns."""
+"""Frames (shore): traces from DataFrames of a system's own hits, their cases, passages, ranks and measurements."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import values
-from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, listed_answers
+from raglab.decision.answer_text import ANSWERS
 from raglab.decision.measurement import CAN_BE_OFF
 from raglab.documents import (
     Meaning,
@@ -29,24 +26,32 @@ from raglab.misuse import takes
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.signals import DECLARED, Signal, declaration, own_signal
-from raglab.store.case_frames import AS_TEXT, CASE_COLUMNS, CHUNK_COLUMNS, LOGGED_COLUMNS, OWN_TAG, column_names
-from raglab.store.case_labels import OTHER_NAMES, labelled_set, near_names
+from raglab.store.case_frames import LOGGED_COLUMNS
+from raglab.store.case_labels import labelled_set
 from raglab.store.case_records import hash_cases
 from raglab.store.cells import (
     Cells,
-    ColumnRule,
-    cell_text,
-    column_places,
     field_names,
-    filled_text,
     frame_cells,
-    integer_from,
     measurement,
     read_columns,
     warn_of_empty_columns,
-    whole_number,
 )
 from raglab.store.files import Where, input_error, shown_value
+from raglab.store.hit_columns import (
+    EMPTY_REMEDY,
+    HIT_COLUMNS,
+    MEASURE_OF_SCORE,
+    MEASURES,
+    OF_CASE,
+    OF_HIT,
+    PASSAGE_COLUMNS,
+    UNSTATED,
+    Score,
+    cut_name,
+    hit_places,
+    meant_columns,
+)
 from raglab.store.loaders import hash_corpus
 from raglab.store.record_fields import flat_name
 from raglab.store.trace_checks import MOST_DEPTHS
@@ -62,125 +67,6 @@ if TYPE_CHECKING:
 MAX_CELLS = 20_000_000  # cases by arms by depths by hits of the longest case: what an array of a trace holds
 MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits takes, in bytes
 
-Score = Literal["unstated", "cosine", "l2", "probability"]
-UNSTATED: Final = "unstated"  # scale of a score that is read as a cosine because it lies in its range
-
-_NORMALISE = "give the squared distance of unit vectors (normalise them first)"
-
-
-_OWN = 'declare it: score=None, signals={"own": {"column": "{column}", "higher": "surer", "unit": "number"}}'
-MOST_L2, MOST_PERCENT, MOST_LOGIT = 4.0, 100.0, 30.0
-_A_LITTLE = 0.01  # beyond a range: more than rounding in single precision, less than another scale
-_CLIP = "it is rounding? keep it in its range: frame[column].clip({low}, {high})"
-
-
-def _cosine_remedy(values: Sequence[float]) -> str:
-    """What numbers that are no cosines may be."""
-    low, high = min(values), max(values)
-    if max(abs(low), abs(high)) <= 1.0 + _A_LITTLE:
-        return _CLIP.format(low=-1, high=1)
-    if low < -MOST_LOGIT:
-        logit = "it is a logit or log-probability? put it into s_raw"
-        return f"{logit}; it is an inner product or a negative distance? {_OWN}"
-    if low < -1.0 and high <= MOST_LOGIT:
-        return f"it is a logit? put it into s_raw, and its sigmoid into s_rerank; or {_OWN}"
-    if low < -1.0 or high > MOST_PERCENT:
-        return f"it is an inner product or BM25? {_OWN}"
-    if high <= MOST_L2:
-        return 'it is a distance? use score="l2"'
-    return f"it is a percentage? divide it by 100; it is an inner product or BM25? {_OWN}"
-
-
-def _probability_remedy(values: Sequence[float]) -> str:
-    """What numbers that are no probabilities may be."""
-    low, high = min(values), max(values)
-    logit = "put a raw logit into s_raw, and its sigmoid here"
-    if low >= -_A_LITTLE and high <= 1.0 + _A_LITTLE:
-        return _CLIP.format(low=0, high=1)
-    if low < -MOST_LOGIT or high > MOST_PERCENT:
-        return f"it is an inner product or BM25? {_OWN}"
-    if low < 0.0:
-        return f"it is a logit? {logit}"
-    return f"it is a percentage? divide it by 100{f'; {logit}' if high <= MOST_LOGIT else ''}"
-
-
-def _distance_remedy(values: Sequence[float]) -> str:
-    """What numbers that are no squared distances of unit vectors may be."""
-    low, high = min(values), max(values)
-    if low >= -_A_LITTLE and high <= MOST_L2 + _A_LITTLE:
-        return _CLIP.format(low=0, high=4)
-    if low < 0.0:
-        return 'a distance is never negative: of a cosine write score="cosine", of a negated distance its negative'
-    return _NORMALISE
-
-
-_EMPTY = "leave the cell empty where it is not known"
-MEASURES: Mapping[str, ColumnRule] = {
-    "cosine": measurement(-1.0, 1.0, "a cosine", _cosine_remedy),
-    "l2": measurement(0.0, MOST_L2, "a squared L2 distance of unit vectors", _distance_remedy),
-    "s_rerank": measurement(0.0, 1.0, "a probability", _probability_remedy),
-    "s_hybrid": measurement(0.0, 1.0, "a fused score over its possible maximum", "divide it by that maximum"),
-    "s_raw": measurement(-1e308, 1e308, "a finite number", "leave the cell empty"),
-    "anchor_similarity": measurement(-1.0, 1.0, "a cosine", _EMPTY),
-    "signature_similarity": measurement(-1.0, 1.0, "a cosine", _EMPTY),
-}
-_MEASURE_OF_SCORE = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
-_ID = ColumnRule(
-    lambda cell: str(cell) if isinstance(cell, UUID) else filled_text(cell) or whole_number(cell),
-    "a string that is not blank, an integer or a UUID",
-    "give each one a name",
-)
-# Of a case, the same in each of its rows, as of a passage.
-_CASE: Mapping[str, ColumnRule] = {
-    **{field: column for field, column in CASE_COLUMNS.items() if field not in {"id", "query", "expect_status"}},
-    ANSWERS: ColumnRule(listed_answers, ANSWERS_RULE.removeprefix(f"{ANSWERS} must be "), ANSWERS_REMEDY),
-}
-_PASSAGE: Mapping[str, ColumnRule] = {
-    "text": ColumnRule(cell_text, "a text", AS_TEXT),
-    **{field: CHUNK_COLUMNS[field] for field in ("source", "page", "page_label")},
-    **dict.fromkeys(TAG_KEYS, OWN_TAG),
-    "entities": CHUNK_COLUMNS["entities"],
-    "section": CHUNK_COLUMNS["section"],
-}
-HIT_COLUMNS: Mapping[str, ColumnRule] = {
-    "case_id": _ID._replace(filled=True),
-    "query": CASE_COLUMNS["query"],
-    "expect_status": CASE_COLUMNS["expect_status"]._replace(required=False, filled=False),
-    **_CASE,
-    **LOGGED_COLUMNS,
-    "hit_id": _ID._replace(required=True),
-    **_PASSAGE,
-    "arm": _ID._replace(filled=True),
-    "depth": ColumnRule(
-        integer_from(0), "an integer from 0, of 31 bits", "number the refinements 0, 1, 2", filled=True
-    ),
-    "rank": ColumnRule(
-        integer_from(0), "an integer from 0, of 31 bits", "number the hits of a case from 0, or drop the column"
-    ),
-    **MEASURES,
-    "score": MEASURES["cosine"],
-}
-OF_CASE = tuple(_CASE)
-_OF_HIT = ("score", "rank", *MEASURES, *_PASSAGE)
-# What other systems call the columns of hits, by plain name, before what they call fields of cases.
-_OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
-    **OTHER_NAMES,
-    **{name: (field,) for name, field in field_names(HIT_COLUMNS).items()},
-    **dict.fromkeys(
-        (
-            *("path", "file_path", "filepath", "url", "uri", "source_path", "source_id", "source_document"),
-            *(f"{noun}{end}" for noun in ("doc", "document", "file") for end in ("", "name", "_name", "_id", "id")),
-        ),
-        ("source",),
-    ),
-    **dict.fromkeys(("chunk", "chunk_id", "passage_id", "hit", "node_id"), ("hit_id",)),
-    **dict.fromkeys(("passage", "content", "contents", "chunk_text", "page_content", "context"), ("text",)),
-    **dict.fromkeys(("query_id", "question_id", "qid"), ("case_id",)),
-    **dict.fromkeys(("timestamp", "time", "start_time", "created_at"), ("at",)),
-    **dict.fromkeys(("similarity", "cosine_similarity", "cos_sim", "relevance"), ("score",)),
-    "distance": ("score", "l2"),
-    "id": ("case_id", "hit_id"),
-}
 _BOUNDS = {"surer": "min", "ask": "max"}  # of a signal, by its direction
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
 
@@ -237,7 +123,7 @@ def frame_cases(rows: HitRows, groups: Sequence[str] = ()) -> tuple[tuple[Case, 
     has_id = "case_id" in rows.columns
     numbering = rows.numbered("case_id" if has_id else "query")
     # The first row of a case states it, all others must agree with it.
-    fields = [field for field in ("query", "expect_status", *_CASE, *LOGGED_COLUMNS) if field in rows.columns]
+    fields = [field for field in ("query", "expect_status", *OF_CASE, *LOGGED_COLUMNS) if field in rows.columns]
     remedy = "correct it" if has_id else "correct it, or tell the cases apart by case_id"
     first = [numbering.first[number] for number in numbering.of_row]
     rows.check_same(fields, first, "a case", remedy)
@@ -274,9 +160,9 @@ def frame_chunks(rows: HitRows, of_hit: Iterable[str]) -> tuple[tuple[Chunk, ...
                 raise cells.error(row, column, rule, "fill hit_id, or empty the cell", shown_value(value))
     # Passages repeat from row to row: the first row states them, all others must agree with it.
     of_row = [first[number] if number >= 0 else row for row, number in enumerate(chunk_of_row)]
-    fields = [field for field in _PASSAGE if field in rows.columns]
+    fields = [field for field in PASSAGE_COLUMNS if field in rows.columns]
     rows.check_same(fields, of_row, "a hit_id", "correct it, or name the passages apart")
-    of = {field: rows.of(field) for field in _PASSAGE}
+    of = {field: rows.of(field) for field in PASSAGE_COLUMNS}
     chunks = [
         Chunk(
             chunk_id=hit,
@@ -401,10 +287,10 @@ def _warn_of_distances(name: str, trace: Trace, column: str) -> None:
     count = f"in {n_better:,} of {n_better + n_worse:,} cases it rises while the hits get worse by rank"
     why = count if against else "its name says that it is a distance"
     declared = (
-        f'score=None, signals={{"distance": {{"column": "{_cut(column)}", "higher": "ask", "unit": "distance"}}}}'
+        f'score=None, signals={{"distance": {{"column": "{cut_name(column)}", "higher": "ask", "unit": "distance"}}}}'
     )
     warn_user(
-        f"{name}: the column {_cut(column)} is read as a cosine, of which more is better, but {why}; write "
+        f"{name}: the column {cut_name(column)} is read as a cosine, of which more is better, but {why}; write "
         f'score="cosine" where it is one, score="l2" of a squared distance of unit vectors, or {declared}.'
     )
 
@@ -480,16 +366,14 @@ def frame_trace(
     cells = frame_cells(frame, name, index={*field_names(HIT_COLUMNS), *map(str, mapped.values())})
     _warn_of_index(frame, cells)
     user_signals = signal_columns(signals or {}, name)
-    places = _hit_places(cells, columns, score, [*(signal.column for signal in user_signals), *groups])
-    known = {**HIT_COLUMNS, **({"score": MEASURES[_MEASURE_OF_SCORE[score]]} if score else {})}
+    places = hit_places(cells, columns, score, [*(signal.column for signal in user_signals), *groups])
+    known = {**HIT_COLUMNS, **({"score": MEASURES[MEASURE_OF_SCORE[score]]} if score else {})}
     rows = HitRows(cells, places, read_columns(cells, places, known))
     warn_of_empty_columns(cells, [*places.values()])
     # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of the trace.
     cases, case_numbers = frame_cases(rows, groups)
     of_hit = [signal_column.column for signal_column in user_signals if signal_column.signal.stage != "query"]
-    chunks, chunk_of_row = frame_chunks(
-        rows, dict.fromkeys((*(places.get(field, field) for field in _OF_HIT), *of_hit))
-    )
+    chunks, chunk_of_row = frame_chunks(rows, dict.fromkeys((*(places.get(field, field) for field in OF_HIT), *of_hit)))
     check_clear(cases, _meanings(cases, chunks))
     arms, arm_of_row, _ = rows.numbered("arm") if "arm" in places else ((name,), [0] * cells.size, [0])
     depth_of_row = _row_depths(rows)
@@ -568,7 +452,7 @@ def _signal_values(
 ) -> NDArray[np.float64]:
     """Values of a signal: of the first hit of each case, arm and depth, [Q, A, D]; of the stage query [Q]."""
     unit, name = signal.signal.unit, signal.column
-    known = {name: measurement(unit.low, unit.high, unit.described, _EMPTY)}
+    known = {name: measurement(unit.low, unit.high, unit.described, EMPTY_REMEDY)}
     values = read_columns(cells, {name: name}, known)[name]
     array = np.array(values, dtype=np.float64)  # None becomes NaN
     if signal.signal.stage == "query":
@@ -625,110 +509,6 @@ class _Rows(NamedTuple):
         n_before = np.append(0, np.cumsum(np.bincount(self.cell[order], minlength=int(np.prod(self.shape)))))
         places: NDArray[np.int64] = np.arange(len(order)) - n_before[self.cell[order]]
         return places
-
-
-_SLIP = 0.75  # of difflib, above which a name of a column is a slip of another
-_NAMES, _NAME = 30, 40  # columns that a message lists, and characters of each
-
-
-def _cut(column: str) -> str:
-    return column if len(column) <= _NAME else f"{column[:_NAME]}..."
-
-
-def _hit_places(
-    cells: Cells, columns: Mapping[str, str] | None, score: Score | None, of_signals: Sequence[str]
-) -> dict[str, str]:
-    """Column of the frame for each of our names that it has, once no column is missing, unknown or there twice.
-
-    Args:
-      of_signals: further columns, of signals and groups of the user.
-    """
-    where = Where(cells.name)
-    if score not in (*get_args(Score), None):
-        rule = f"score must be one of {', '.join(get_args(Score)[1:])}, or None"
-        remedy = "say what the column holds, or leave score out where its scale is not known"
-        raise input_error(where, rule, remedy, shown_value(score))
-    places, names = column_names(cells, HIT_COLUMNS, columns), field_names(HIT_COLUMNS)
-    _check_rivals(cells, columns or {}, places)
-    used = {*names, *of_signals, *places.values()}
-    unknown = [column for column in cells.columns if column not in used]
-    required = [field for field, column in HIT_COLUMNS.items() if column.required] + (["score"] if score else [])
-    # Missing before unknown: where an unknown column looks like a missing one, the remedy is to rename it.
-    for column in (*required, *of_signals):
-        if column not in places and not (column in of_signals and cells.has(column)):
-            like = next((_cut(name) for name in unknown if column in meant_columns(name, cells)), "")
-            remedy = f"rename {like} to {column}" if like else f"add or rename to {column}"
-            if column in HIT_COLUMNS:
-                pair = f'"{column}": "{like or "…"}"'
-                stated = "".join(f'"{field}": "{name}", ' for field, name in (columns or {}).items())
-                remedy += f", or pass columns={{{stated}{pair}}}"
-            if column == "score":
-                remedy += ", or pass score=None and name your scores by signals={…}"
-            there = ", ".join(map(_cut, list(cells.columns)[:_NAMES]))
-            raise input_error(where, f"the column {_cut(column)} is required", remedy, f"only {there}")
-    # Without a stated scale a column `score` is read by nobody, unless it is a signal of the user's own.
-    if score is None and "score" in places:
-        if "score" not in of_signals:
-            remedy = "say what it holds by score or signals, or drop it"
-            raise input_error(where, "score=None says that there is no column score", remedy, "one")
-        del places["score"]
-    # Unknown columns are refused, not passed over: one may be a measure whose name is misspelt.
-    for column in unknown:
-        remedy = _unknown_remedy(column, cells, columns or {}, places)
-        raise input_error(where, f"columns must be among {', '.join(names)}", remedy, shown_value(column))
-    # The score stands for one of the measures; with that column too, two numbers would claim one place.
-    twice = _MEASURE_OF_SCORE[score] if score else ""
-    if twice in places:
-        rule = f"score={score!r} is the {twice}, which must be given once"
-        raise input_error(where, rule, f"drop the column {twice}, or say what the score is", f"a column {twice} too")
-    return places
-
-
-def _unknown_remedy(column: str, cells: Cells, columns: Mapping[str, str], places: Mapping[str, str]) -> str:
-    """What a column that is none of ours may be: a misspelt one, sources of cases, a label of hits, or a signal."""
-    drop, meant = f'write frame.drop(columns=["{_cut(column)}"])', " or ".join(meant_columns(column, cells))
-    if meant:
-        return f"rename it to {meant}, or {drop}"
-    values = [cell for cell in cells.of(column) if cell is not None]
-    if values and all(isinstance(cell, str) for cell in values):
-        # Names of documents or passages in most of its cells: what the questions expect, not what was found.
-        held = chain.from_iterable(cells.of(places[field]) for field in ("source", "hit_id") if field in places)
-        known = {cell for cell in held if isinstance(cell, str)}
-        named = sum(any(part in known for part in re.split(r"\s*[;,|]\s*", cell)) for cell in values)
-        if 2 * named > len(values) and not {"expect_sources", "expect_sources_any"} & places.keys():
-            stated = "".join(f'"{field}": "{name}", ' for field, name in columns.items())
-            pair = f'"expect_sources": "{_cut(column)}"'
-            lead = f"in {named:,} of {len(values):,} rows it names a source or hit_id of the frame"
-            either = "expect_sources_any where one of several is enough"
-            return f"{lead}: pass columns={{{stated}{pair}}} ({either}), or {drop}"
-    if not all(isinstance(cell, int | float) for cell in values):
-        return drop
-    declared = f'signals={{"{_cut(column)}": {{"higher": "surer", "unit": "number"}}}}'
-    if set(values) != {0, 1}:
-        return f"declare it: {declared}, or {drop}"
-    return (
-        "it holds 0 and 1 alone, as a label does: is it whether the hit is right? As a signal it would feed the label "
-        "back to the policy; write the right hits of each question into expect_sources_any (docs/howto/own_hits.md), "
-        f"and {drop}. Only if it is known before the answer, declare it: {declared}"
-    )
-
-
-def _check_rivals(cells: Cells, columns: Mapping[str, str], places: Mapping[str, str]) -> None:
-    """Stop where a field has a mapped column and one of its own name: the second would be passed over."""
-    names = field_names(HIT_COLUMNS)
-    for column, user_name in columns.items():
-        field = names.get(column)
-        rivals = [name for name, named in names.items() if named == field and cells.has(name)]
-        if field is not None and rivals and places[field] not in rivals:
-            rule, value = f"{field} must be one column", f"{user_name} and {rivals[0]}"
-            raise input_error(Where(cells.name), rule, "drop or rename one of them", value)
-
-
-def meant_columns(name: str, cells: Cells) -> tuple[str, ...]:
-    """Columns that an unknown one may be, of those that a frame of hits lacks; none where it looks like none."""
-    lacking = HIT_COLUMNS.keys() - column_places(cells, HIT_COLUMNS).keys()
-    near = near_names([name], {}, lacking, other_names=_OTHER_NAMES, cutoff=_SLIP)
-    return near[0].fields if near else ()
 
 
 def _warn_of_index(frame: pd.DataFrame, cells: Cells) -> None:
@@ -801,7 +581,7 @@ def _measurements(rows: HitRows, score: Score | None) -> dict[str, NDArray[np.fl
             if hit is not None and value is None:
                 rule, remedy = "a hit must have a score", "drop the row, or empty its hit_id"
                 raise cells.error(row, rows.places["score"], rule, remedy, "a missing one")
-        measurements[_MEASURE_OF_SCORE[score]] = np.array(rows.of("score"), dtype=np.float64)
+        measurements[MEASURE_OF_SCORE[score]] = np.array(rows.of("score"), dtype=np.float64)
     l2, cosine = measurements["l2"], measurements["cosine"]
     apart = np.flatnonzero(np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE)
     if len(apart):
@@ -836,7 +616,7 @@ def _ranks(
     worse = (
         measurements["l2"]
         if score == "l2"
-        else -measurements[_MEASURE_OF_SCORE[score]]
+        else -measurements[MEASURE_OF_SCORE[score]]
         if score
         else np.zeros(rows.cells.size)
     )

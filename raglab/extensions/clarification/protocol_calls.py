@@ -25,6 +25,7 @@ from raglab.extensions.clarification.language_words import plain, stems
 from raglab.extensions.clarification.question_parsing import TASKS, VERSION, parse_question
 from raglab.extensions.clarification.replies import NOT_UNDERSTOOD, read_reply
 from raglab.extensions.clarification.reply_names import MORE_TASKS, own_statement, pages_of
+from raglab.field_rules import converted
 from raglab.live.clarifier import (
     MIN_FIELD_CONFIDENCE,
     SLOTS,
@@ -43,7 +44,7 @@ from raglab.live.clarifier import (
 from raglab.live.guarded_calls import LATE, CallFailedError, attribute_text, call_in_time, is_running
 from raglab.packs import GENERIC, Pack
 from raglab.user_warnings import warn_user
-from raglab.values import Chunk, converted
+from raglab.values import Chunk
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0  # of one call
