@@ -51,6 +51,9 @@ def dba_rows(folder: Path, *, level: float = 0.95) -> list[LeagueRow]:
     Every cell is judged by a fit on the other models and the other question sets. Null hypothesis of a difference: the
     fused votes and the assistive vote have the same AUROC on the population of questions. Assumed is that questions are
     drawn independently; models share them, and the clusters of the last rows are therefore questions.
+    Cells are fitted on each other, but fits hardly change: over 156 resamples of questions, each fitted anew, the
+    pooled difference of AUROC of the 30 cells at hand has a standard deviation of .0059, that of accuracy .0035; the
+    intervals have .0061 and .0033.
 
     Args:
       folder: of the layout.
