@@ -8,7 +8,7 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 from raglab.displays.canvas import png
-from raglab.displays.leagues import MARKS, LeagueDisplay
+from raglab.displays.leagues import MARKS, MOST_DRAWN, NONE_JUDGED, RATES, LeagueDisplay
 
 VERDICTS = {"a": "ahead", "b": "level", "c": "behind", "d": "not judged"}
 NONE = float("nan")
@@ -90,3 +90,37 @@ def test_which_table() -> None:
         LeagueDisplay.from_league(frame()[:0])
     with pytest.raises(ValueError, match="got no verdict"):
         LeagueDisplay.from_league(frame().drop(columns="verdict"))
+
+
+def test_rates_that_are_traded() -> None:
+    """Each is drawn by its own verdict, and the cell is called a trade; the rates are those of the league."""
+    rows = frame().replace({"metric": {"AUROC": RATES[0], "error rate": RATES[1]}})
+    rows.loc[(rows["cell"] == "a") & (rows["metric"] == RATES[1]), ["verdict", "difference", "low", "high"]] = [
+        "behind",
+        0.2,
+        0.1,
+        0.3,
+    ]
+    display = LeagueDisplay.from_league(rows)
+    assert (marks(display, 0)["ahead"], marks(display, 1)["behind"]) == (([0.2, 0.2], [0, -4]), ([-0.2] * 2, [0, -2]))
+    names = [text.get_text() for text in display.ax_.get_yticklabels()]
+    assert names == ["a (trade)", "b", "c", "d", "all"]
+
+
+def test_nothing_that_is_judged() -> None:
+    """Is said, on an axis without differences."""
+    rows = frame()
+    display = LeagueDisplay.from_league(rows[rows["verdict"] == "not judged"].assign(reference=""))
+    assert NONE_JUDGED in [text.get_text() for text in display.ax_.texts]
+    assert not display.ax_.get_xticks().size
+    assert "that of the reference" in display.ax_.get_xlabel()
+
+
+def test_many_cells() -> None:
+    """Those of most questions are drawn, which is said, and all are in the table."""
+    rows = pd.concat([frame(), *(frame().assign(cell=f"x{n}", n=n)[1:2] for n in range(100))])
+    display = LeagueDisplay.from_league(rows)
+    names = [text.get_text() for text in display.ax_.get_yticklabels()]
+    assert names == ["a", "b", "c", "d", *(f"x{n}" for n in range(44, 100)), "all"]
+    assert display.ax_.get_ylabel() == f"cell of first\n({MOST_DRAWN} of 104 cells, those of most questions)"
+    assert len(display.frame()) == 110

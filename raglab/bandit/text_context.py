@@ -82,7 +82,8 @@ class TextFeatures:
             if unknown:
                 count = int((~dummies.any(axis=1)).sum())
                 shown = ", ".join(unknown)[:120]
-                warn_user(f"{count} of {len(texts)} texts have a source that was not fitted ({shown}): 0 of every one.")
+                rest = f"came with none of the fitted texts ({shown}): they count as texts of no known source."
+                warn_user(f"{count} of {len(texts)} texts have a source that {rest}")
             parts.append(dummies.astype(np.float64))
         if self.reduction is not None:
             parts.append(np.asarray(self.reduction.transform(self.vectorizer.transform(texts)), np.float64))

@@ -19,6 +19,7 @@ from raglab.extensions.league.rows import NOT_JUDGED, LeagueRow, league_verdict
 
 REACH = 2.0**0.5  # of intervals over parts that are fitted on each other's answers, see `answer_rows`
 LEAST = 20  # right and wrong answers that a fit must see, as `fit_fused_gate` asks
+TURNED = " turned round"
 TASK = "accept the model's answer, or not"
 AUROC, ACCURACY = "AUROC", "accuracy at the reference's coverage"
 
@@ -35,9 +36,11 @@ class AnswerTable(NamedTuple):
       question: of each answer, [N]; answers to one question are one cluster.
       reference: score or decision of the method to beat, [N]; None where there is none.
       reference_name: of that method.
-      calls: model calls, or the price, behind the signals of an answer, [N]; None where each fused signal is a call.
+      calls: model calls, or the price, behind the signals of an answer, [N], NaN where they are not known; None where
+        each fused signal is a call.
       reference_calls: behind the reference.
       notes: of a cell, by its name.
+      shows_fit: whether a row names the signals that it used, with their weights.
     """
 
     table: str
@@ -51,6 +54,7 @@ class AnswerTable(NamedTuple):
     calls: NDArray[np.float64] | None
     reference_calls: float
     notes: dict[str, str]
+    shows_fit: bool = False
 
 
 class JudgedPart(NamedTuple):
@@ -64,9 +68,10 @@ class JudgedPart(NamedTuple):
 class JudgedAnswers(NamedTuple):
     """Scores of answers by what was fitted elsewhere, NaN where nothing could be, [N].
 
-    score: fused. single: of the best single signal of the fitted answers, surer upwards. single_name: that signal.
-    fitted_on: in words. calls: behind the score. part: number of the part that judges each answer; scores of two parts
-    are not of one scale, and are not ranked against each other.
+    score: fused, a logit. single: of the best single signal of the fitted answers, surer upwards. single_name: that
+    signal. fitted_on: in words. calls: behind the score. part: number of the part that judges each answer; scores of
+    two parts are not of one scale, and are not ranked against each other. signals: with blanks filled, [S, N].
+    fault: why there is no score, in words. weights: of the signals of each part by name, below 0 where turned round.
     """
 
     score: NDArray[np.float64]
@@ -75,12 +80,16 @@ class JudgedAnswers(NamedTuple):
     fitted_on: NDArray[np.str_]
     calls: NDArray[np.float64]
     part: NDArray[np.intp]
+    signals: NDArray[np.float64]
+    fault: NDArray[np.str_]
+    weights: tuple[dict[str, float], ...]
 
 
 def judged_answers(table: AnswerTable, parts: Sequence[JudgedPart]) -> JudgedAnswers:
     """Fit each part on the answers that it names, and score those that it judges.
 
-    A signal that ranks against the labels where it is fitted is turned round there.
+    A signal that ranks against the labels where it is fitted is turned round there. A blank takes the median of the
+    fitted answers, in the fit and in what is judged, so that it tells neither right nor wrong.
 
     Args:
       table: of answers.
@@ -89,32 +98,83 @@ def judged_answers(table: AnswerTable, parts: Sequence[JudgedPart]) -> JudgedAns
     size = len(table.correct)
     score, single, calls = np.full(size, nan), np.full(size, nan), np.full(size, nan)
     single_name, fitted_on = np.full(size, "", dtype=object), np.full(size, "", dtype=object)
+    fault, signals = np.full(size, "", dtype=object), table.signals.copy()
+    weights: list[dict[str, float]] = [{} for _ in parts]
     number = np.zeros(size, dtype=np.intp)
     for place, part in enumerate(parts):
         number[part.judged] = place
         right = table.correct[part.fit]
+        fault[part.judged] = _fault(right, part.fitted_on)
         if not len(right):
             continue
         # A signal that the judged cell does not have would rank nothing there, and takes weight from those it has.
-        has = [row for row, values in enumerate(table.signals) if not np.isnan(values[part.judged]).all()]
-        fit, judged = table.signals[has][:, part.fit], table.signals[has][:, part.judged]
-        areas = np.array([metrics.auroc(right, values) for values in fit])
-        signs = np.where(areas < 0.5, -1.0, 1.0)[:, None]
-        names = [table.names[row] for row in has]
-        model = fitted_model(fit * signs, right, names)
+        has = [row for row, values in enumerate(table.signals) if _has_values(values, part)]
+        centers = np.array([np.nanmedian(table.signals[row, part.fit]) for row in has])[:, None]
+        fit, judged = (_filled(table.signals[has][:, of], centers) for of in (part.fit, part.judged))
+        signals[np.ix_(np.array(has, dtype=np.intp), np.flatnonzero(part.judged))] = judged
+        areas = [metrics.auroc(right, values) for values in fit]
+        # At .5 exactly neither direction is better: a signal that is turned by chance would depend on its sign.
+        ranks = [row for row, area in enumerate(areas) if area != 0.5]
+        signs = np.array([-1.0 if areas[row] < 0.5 else 1.0 for row in ranks])[:, None]
+        fit, judged = fit[ranks] * signs, judged[ranks] * signs
+        names = [table.names[has[row]] for row in ranks]
+        model = fitted_model(fit, right, names)
         if model is None:
             continue
-        best = int(np.argmax(np.maximum(areas, 1.0 - areas)))
-        score[part.judged] = fusion.fused_probability(judged * signs, model, names)
-        single[part.judged] = (judged * signs)[best]
+        best = int(np.argmax([metrics.auroc(right, values) for values in fit]))
+        score[part.judged] = extended_logit(judged, model, names)
+        single[part.judged] = judged[best]
         calls[part.judged] = len(model.parts) if table.calls is None else table.calls[part.judged]
-        single_name[part.judged] = names[best] + " turned round" * bool(signs[best] < 0.0)
-        fitted_on[part.judged] = part.fitted_on
+        is_turned = {name: bool(sign < 0.0) for name, sign in zip(names, signs[:, 0], strict=True)}
+        single_name[part.judged] = names[best] + TURNED * is_turned[names[best]]
+        fitted_on[part.judged], fault[part.judged] = part.fitted_on, ""
+        for curve in model.parts:
+            weights[place][curve.signal] = (curve.y[-1] - curve.y[0]) * (-1.0 if is_turned[curve.signal] else 1.0)
     for part in parts:
         # Values of two signals are not of one scale: in a cell of several parts they become ranks of their part.
         if len(set(single_name[np.isin(table.cell, table.cell[part.judged])])) > 1:
             single[part.judged] = _ranks(single[part.judged])
-    return JudgedAnswers(score, single, single_name.astype(str), fitted_on.astype(str), calls, number)
+    name, words, why = (values.astype(str) for values in (single_name, fitted_on, fault))
+    return JudgedAnswers(score, single, name, words, calls, number, signals, why, tuple(weights))
+
+
+def _has_values(values: NDArray[np.float64], part: JudgedPart) -> bool:
+    return not (np.isnan(values[part.judged]).all() or np.isnan(values[part.fit]).all())
+
+
+def _filled(values: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isnan(values), centers, values)
+
+
+def _fault(right: NDArray[np.bool_], fitted_on: str) -> str:
+    """Why nothing can be fitted on some answers."""
+    counts = int(right.sum()), int((~right).sum())
+    if min(counts) >= LEAST:
+        return f"no signal ranks the answers to fit on ({fitted_on})"
+    return f"{counts[0]:,} right and {counts[1]:,} wrong answers to fit on ({fitted_on}); {LEAST} of each are needed"
+
+
+def extended_logit(signals: NDArray[np.float64], model: fusion.Model, names: Sequence[str]) -> NDArray[np.float64]:
+    """Logit of a fusion, to ten digits, which goes on in a straight line beyond the values that it was fitted on.
+
+    A part of the model is flat there. Its mean slope keeps the order of answers whose signals lie in another range.
+
+    Args:
+      signals: surer upwards, none missing, [S, N].
+      model: fitted.
+      names: of the signals, [S].
+
+    Example:
+      >>> model = fusion.Model(0.0, (fusion.Part("gap", (0.0, 1.0), (-1.0, 1.0)),))
+      >>> extended_logit(np.array([[-1.0, 0.5, 1.0, 2.0]]), model, ["gap"])
+      array([-3.,  0.,  1.,  3.])
+    """
+    logit = np.full(signals.shape[1], model.bias)
+    for curve in model.parts:
+        values, (low, high) = signals[names.index(curve.signal)], (curve.x[0], curve.x[-1])
+        slope = (curve.y[-1] - curve.y[0]) / (high - low)
+        logit += np.interp(values, curve.x, curve.y) + slope * (values - np.clip(values, low, high))
+    return np.round(logit, fusion.DIGITS)
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -168,10 +228,20 @@ def answer_rows(
             notes[cell] = _joined(notes.get(cell, ""), f"answers without {table.reference_name}, left out: {lacking:,}")
     table = table._replace(notes=notes)
     rows = [row for cell in cells for row in _cell_rows(table, judged, cell, has & (table.cell == cell), level, reach)]
-    known = has & ~np.isnan(judged.score)
-    if len(cells) < 2 or not known.any():
+    areas = {row.cell: row for row in rows if row.metric == AUROC and isfinite(row.raglab)}
+    # As in the difference, a cell with right or wrong answers to one question alone has no spread, and no part.
+    in_mean = [name for name in areas if _has_spread(table, has & (table.cell == name))]
+    if len(cells) < 2 or not in_mean:
         return rows
-    return [*rows, *_pooled_rows(table, judged, known, [row for row in rows if row.metric == AUROC], level, reach)]
+    known = has & np.isin(table.cell, in_mean)
+    left_out = len(cells) - len(in_mean)
+    text = f"of {len(cells)} cells {left_out} {'is' if left_out == 1 else 'are'} left out" if left_out else ""
+    pooled = _pooled_rows(table, judged, known, [areas[name] for name in in_mean], level, reach)
+    return [*rows, *(row._replace(note=_joined(text, row.note)) for row in pooled)]
+
+
+def _has_spread(table: AnswerTable, is_of: NDArray[np.bool_]) -> bool:
+    return all(len(set(table.question[is_of & kind].tolist())) > 1 for kind in (table.correct, ~table.correct))
 
 
 def _reference(table: AnswerTable, judged: JudgedAnswers) -> tuple[NDArray[np.float64], str]:
@@ -192,7 +262,8 @@ def _cell_rows(
         return _area(correct, values, part, question)
 
     published = nan if table.reference is None else area_of(table.reference[is_of])
-    areas = [max(area, 1.0 - area) if isfinite(area) else -1.0 for area in map(area_of, table.signals[:, is_of])]
+    signals = judged.signals[:, is_of]
+    areas = [max(area_of(values), area_of(-values)) if isfinite(area_of(values)) else -1.0 for values in signals]
     row = LeagueRow(
         table.table,
         cell,
@@ -206,8 +277,8 @@ def _cell_rows(
         free_name=_most(judged.single_name[is_of]),
         hindsight=max(areas) if max(areas) >= 0.0 else nan,
         hindsight_name=table.names[int(np.argmax(areas))],
-        fitted_on=_most(judged.fitted_on[is_of]),
-        calls=float(judged.calls[is_of].mean()),
+        fitted_on=_joined(_most(judged.fitted_on[is_of]), _used_text(table, judged, part)),
+        calls=_known_mean(judged.calls[is_of]),
         reference_calls=table.reference_calls,
         verdict=NOT_JUDGED,
         note=table.notes.get(cell, ""),
@@ -216,7 +287,8 @@ def _cell_rows(
         why = f"all {len(correct):,} answers are {'right' if correct.any() else 'wrong'}"
         return [row._replace(note=_joined(row.note, why), free=nan, free_name="")]
     if np.isnan(score).any():
-        why = f"nothing to fit: fewer than {LEAST} right or {LEAST} wrong answers remain, or no signal ranks them"
+        faults = sorted(set(judged.fault[is_of].tolist()) - {""})
+        why = f"nothing to fit: {faults[0]}" + f", and {len(faults) - 1} more such folds" * (len(faults) > 1)
         return [row._replace(note=_joined(row.note, why), free=nan, free_name="")]
     values, name = _reference(table, judged)
     reference = values[is_of]
@@ -233,6 +305,31 @@ def _cell_rows(
     if _decides(reference):
         rows.append(_accuracy_row(row, correct, score, reference, question, level, reach))
     return rows
+
+
+def _used_text(table: AnswerTable, judged: JudgedAnswers, part: NDArray[np.intp]) -> str:
+    """Signals behind the scores of a cell, by their share of the logit's range, and those without weight."""
+    fits = [judged.weights[of] for of in np.unique(part) if judged.weights[of]]
+    if not table.shows_fit or not fits:
+        return ""
+    totals = [sum(map(abs, fit.values())) for fit in fits]
+    shares = {
+        name: float(np.mean([abs(fit.get(name, 0.0)) / total for fit, total in zip(fits, totals, strict=True)]))
+        for name in table.names
+    }
+    used = [name for name in sorted(shares, key=lambda name: -shares[name]) if shares[name] > 0.0]
+    texts = []
+    for name in used:
+        turned = sum(fit.get(name, 0.0) < 0.0 for fit in fits)
+        some = f" in {turned} of {len(fits)} fits" if 0 < turned < len(fits) else ""
+        texts.append(f"{name} {shares[name]:.0%}{f'{TURNED}{some}' if turned else ''}")
+    idle = [name for name in table.names if name not in used]
+    return f"signals used: {len(used)} ({', '.join(texts)})" + (f", without weight: {', '.join(idle)}" if idle else "")
+
+
+def _known_mean(values: NDArray[np.float64]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else nan
 
 
 def _area(
@@ -315,17 +412,13 @@ def _pooled_rows(
     difference = metrics.mean_auroc_difference(correct, score, reference, cells=part, clusters=question, level=level)
     if len(set(part.tolist())) > len(set(cell.tolist())):
         score = _part_ranks(score, part)
-    best, area = _best_single(table, known, cell)
-    # As in the difference, a cell with one answer of a kind has no spread, and no part in the mean.
-    fewer = {name: min(correct[cell == name].sum(), (~correct[cell == name]).sum()) for name in set(cell.tolist())}
-    judged_rows = [row for row in rows if isfinite(row.raglab) and fewer[row.cell] > 1]
-    if not judged_rows:
-        return []
+    best, area = _best_single(table._replace(signals=judged.signals), known, cell)
 
     def mean(field: str) -> float:
-        return float(np.mean([getattr(row, field) for row in judged_rows]))
+        return float(np.mean([getattr(row, field) for row in rows]))
 
-    singles = Counter(row.free_name for row in judged_rows)
+    singles = Counter(row.free_name for row in rows)
+    size = f"mean over {len(rows)} cell{'s' * (len(rows) != 1)}"
     row = LeagueRow(
         table.table,
         "all",
@@ -334,16 +427,18 @@ def _pooled_rows(
         higher_is_better=True,
         n=len(correct),
         reproduced=mean("reproduced"),
-        reproduced_note=f"mean over {len(judged_rows)} cells",
+        reproduced_note=size,
         free=mean("free"),
-        free_name=", ".join(f"{single} in {count} cells" for single, count in sorted(singles.items())),
+        free_name=", ".join(
+            f"{single} in {count} cell{'s' * (count != 1)}" for single, count in sorted(singles.items())
+        ),
         hindsight=area,
         hindsight_name=best,
         raglab=mean("raglab"),
         fitted_on="for each cell as in its row",
-        calls=float(judged.calls[known].mean()),
+        calls=_known_mean(judged.calls[known]),
         reference_calls=table.reference_calls,
-        note=f"mean over {len(judged_rows)} cells, each of the same weight",
+        note=f"{size}, each of the same weight",
     )
     row = _against(row, difference, name, reach)
     if not _decides(reference):
@@ -361,7 +456,7 @@ def _best_single(table: AnswerTable, known: NDArray[np.bool_], cell: NDArray[np.
     parts = [cell == name for name in np.unique(cell)]
     parts = [part for part in parts if 0 < right[part].sum() < part.sum()]
     areas = {
-        name: float(np.mean([metrics.auroc(right[part], values[part]) for part in parts]))
+        name: max(float(np.mean([metrics.auroc(right[part], of[part]) for part in parts])) for of in (values, -values))
         for name, values in zip(table.names, table.signals[:, known], strict=True)
         if parts and not np.isnan(values).all()
     }

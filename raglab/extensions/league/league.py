@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -13,21 +14,36 @@ from typing import TYPE_CHECKING, NamedTuple
 from raglab.extensions.league.adarague import PARTS, adarague_folders, adarague_rows, ignored_note, prediction_files
 from raglab.extensions.league.dba import dba_folders, dba_rows, is_dba
 from raglab.extensions.league.nomiracl import FOLDERS, is_nomiracl, nomiracl_rows
-from raglab.extensions.league.own_tables import TABLE_SUFFIXES, own_rows
+from raglab.extensions.league.own_files import TABLE_SUFFIXES
+from raglab.extensions.league.own_tables import own_rows
 from raglab.extensions.league.paretobandit import paretobandit_rows
-from raglab.extensions.league.rows import AHEAD, BEHIND, LEVEL, NOT_JUDGED, RATES, TRADE, LeagueRow, is_pooled, signed
+from raglab.extensions.league.rows import (
+    AHEAD,
+    BEHIND,
+    LEVEL,
+    NOT_JUDGED,
+    RATES,
+    TRADE,
+    CellVerdict,
+    LeagueRow,
+    LeagueVerdict,
+    cell_verdict,
+    is_pooled,
+    signed,
+)
 from raglab.extensions.league.stored_lines import first_record, line_files, walked
 from raglab.html_display import Cell, Fold, Mark, display
 from raglab.metrics.intervals import check_level
 from raglab.misuse import takes
-from raglab.store.files import Where, input_error
+from raglab.store.files import Where, input_error, shown_value
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST = 12  # folders below that of a layout in which its files lie
+SHOWN_CELLS = 5  # cells that a line of text names
 DEEPEST = 5  # folders below the path in which a layout is looked for
-VERDICTS = (AHEAD, LEVEL, TRADE, BEHIND, NOT_JUDGED)
+VERDICTS: tuple[CellVerdict, ...] = (AHEAD, LEVEL, TRADE, BEHIND, NOT_JUDGED)
 HEAD = ("cell", "metric", "n", "published", "reproduced", "free", "raglab", "difference", "verdict")
 MANY = "Of 20 intervals of a true difference of 0, one misses it on average; a verdict over two rates reads two."
 
@@ -108,13 +124,22 @@ class League:
         return pd.DataFrame(self.rows, columns=LeagueRow._fields)
 
     def verdict_counts(self) -> dict[str, dict[str, int]]:
-        """Number of rows by table and verdict, without the rows of all cells together; two rates of a cell are one."""
+        """Number of cells by table and verdict, a metric each, without the rows of all cells together.
+
+        Hallucination and error rate of a cell are counted as one, with the verdict of both (`cell_verdict`), which may
+        be `trade`; a row has the verdict of its own interval.
+        """
         return self._counts(are_pooled=False)
 
     def _counts(self, *, are_pooled: bool) -> dict[str, dict[str, int]]:
         tables = {row.table: Counter[str]() for row in self.rows}
+        rates: dict[tuple[str, str], list[LeagueVerdict]] = {(row.table, row.cell): [] for row in self.rows}
         for row in self.rows:
-            tables[row.table][row.verdict] += is_pooled(row) == are_pooled and row.metric != RATES[1]
+            if row.metric in RATES:
+                rates[row.table, row.cell].append(row.verdict)
+        for row in (row for row in self.rows if is_pooled(row) == are_pooled and row.metric != RATES[1]):
+            verdict = cell_verdict(rates[row.table, row.cell]) if row.metric == RATES[0] else row.verdict
+            tables[row.table][verdict] += 1
         return {table: {name: counts[name] for name in VERDICTS if counts[name]} for table, counts in tables.items()}
 
     def tally(self) -> list[tuple[str, str]]:
@@ -126,12 +151,16 @@ class League:
         ]
 
     def text(self) -> str:
-        """All rows in a line each, the tally, and the notes."""
-        return "\n".join([*map(line_text, self.rows), repr(self), *(f"note: {note}" for note in self.notes)])
+        """All rows in a line each, those that are not judged for one reason together, the tally, and the notes."""
+        return "\n".join([*_line_texts(self.rows), repr(self), *(f"note: {note}" for note in self.notes)])
+
+    def has_verdict(self) -> bool:
+        """Whether a row is judged."""
+        return any(row.verdict != NOT_JUDGED for row in self.rows)
 
     def __repr__(self) -> str:
         lines = [f"  {table}: {text}" for table, text in self.tally()]
-        return "\n".join([f"League(rows={len(self.rows)})", *lines, f"  {MANY}"])
+        return "\n".join([f"League(rows={len(self.rows)})", *lines, *([f"  {MANY}"] if self.has_verdict() else [])])
 
     def _repr_html_(self) -> str:
         """Display for a notebook: a fold a table, the rows of all cells first."""
@@ -144,20 +173,23 @@ class League:
         return display("League", self.tally(), [*folds, notes])
 
 
-@takes(path="path")
-def league_table(path: str | Path, *, table: str | None = None, level: float = 0.95, seed: int = 0) -> League:
+@takes(path="table")
+def league_table(
+    path: str | Path | pd.DataFrame, *, table: str | None = None, level: float = 0.95, seed: int = 0
+) -> League:
     r"""Replay the published tables that lie in a folder, or one's own table, and judge raglab on each of their cells.
 
     Each cell is judged by what was fitted on other data, and compared in pairs with the published method where its
-    stored outputs reproduce it, else with the best policy that costs no label. The verdict is that of the interval. A
-    table has many cells: of 100 intervals of true differences of 0, five lie on one side of 0 on average.
+    stored outputs reproduce it, else with the best policy that costs no label. The verdict of a row is that of its
+    interval. A table has many cells: of 100 intervals of true differences of 0, five lie on one side of 0 on average.
 
     Args:
-      path: a folder with one or more of the layouts, anywhere up to five folders below; or a table of one's own (CSV,
-        TSV, JSON lines, Parquet) with `id`, `correct`, signals, and optionally `group`, `cost` and `baseline`.
-      table: only this layout.
+      path: a folder with one or more of the layouts, anywhere up to five folders below; or a table of one's own (a
+        DataFrame, or CSV, TSV, JSON lines, Parquet) with `id`, `correct`, signals, and optionally `group`, `cost` and
+        `baseline`.
+      table: only this layout; a table of one's own takes none.
       level: of the intervals, in (0, 1).
-      seed: of resamples and folds.
+      seed: of resamples and folds. Which folds of questions it gives is no part of an interval.
 
     Raises:
       InputError: nothing of these is there, or a file cannot be read; with what was looked for.
@@ -176,17 +208,18 @@ def league_table(path: str | Path, *, table: str | None = None, level: float = 0
         Of 20 intervals of a true difference of 0, one misses it on average; a verdict over two rates reads two.
     """
     check_level(level)
+    if seed < 0:
+        msg = f"seed must be 0 or more, got {seed}; choose another."
+        raise ValueError(msg)
+    if not isinstance(path, str | os.PathLike):
+        return _own_league(path, table, level, seed)
     path = Path(path)
+    if path.is_file() or (path.name.endswith(TABLE_SUFFIXES) and not path.exists()):
+        return _own_league(path, table, level, seed)
     names = [layout.name for layout in LAYOUTS]
     if table is not None and table not in names:
         rule = f"table must be one of {', '.join(names)}"
         raise input_error(Where(str(path)), rule, "correct it, or leave it out for all", repr(table)[:40])
-    if path.is_file():
-        if not path.name.endswith(TABLE_SUFFIXES):
-            rule = f"a table of one's own must be a file {', '.join(TABLE_SUFFIXES)}"
-            raise input_error(Where(str(path)), rule, "save it as one", path.suffix or "no suffix")
-        rows, notes = own_rows(path, level=level, seed=seed)
-        return League(tuple(rows), (_read_note(path.name, path), *notes))
     every = layout_folders(path)
     places = [(layout, folder) for layout, folder in every if table in {None, layout.name}]
     if not places:
@@ -208,6 +241,28 @@ def league_table(path: str | Path, *, table: str | None = None, level: float = 0
     return League(tuple(rows), tuple(notes))
 
 
+def _own_league(source: Path | pd.DataFrame, table: str | None, level: float, seed: int) -> League:
+    """League of a table of one's own.
+
+    Raises:
+      InputError: a layout is named, there is no such file, or it is no table.
+    """
+    where = Where(str(source) if isinstance(source, Path) else "the table")
+    if table is not None:
+        rule = "a table of one's own must be read without the name of a published table"
+        raise input_error(where, rule, "leave table out", shown_value(table))
+    read = []
+    if isinstance(source, Path):
+        if not source.name.endswith(TABLE_SUFFIXES):
+            rule = f"a table of one's own must be a file {', '.join(TABLE_SUFFIXES)}"
+            raise input_error(where, rule, "save it as one", source.suffix or "no suffix")
+        if not source.is_file():
+            raise input_error(where, "a table of one's own must be a file", "check the path", "no such file")
+        read = [_read_note(source.name, source)]
+    rows, notes = own_rows(source, level=level, seed=seed)
+    return League(tuple(rows), (*read, *notes))
+
+
 def layout_folders(path: Path) -> list[tuple[TableLayout, Path]]:
     """Folders that have a layout, by layout and name; the folders that are a table's own hold no other.
 
@@ -223,17 +278,17 @@ def layout_folders(path: Path) -> list[tuple[TableLayout, Path]]:
     return sorted(places, key=lambda place: (LAYOUTS.index(place[0]), place[1].as_posix()))
 
 
-def _read_note(name: str, folder: Path, apart: Collection[Path] = ()) -> str:
+def _read_note(name: str, folder: Path, excluded: Collection[Path] = ()) -> str:
     """What was read: number of JSON files in a folder, and one hash of their names and contents, in their order.
 
     Args:
       name: of the table.
       folder: its own, or a file.
-      apart: folders of other tables in it.
+      excluded: folders of other tables in it.
     """
     files = [folder] if folder.is_file() else []
     for root, folders, names in walked(folder, MOST):
-        folders[:] = [place for place in folders if root / place not in apart]
+        folders[:] = [place for place in folders if root / place not in excluded]
         files += [root / file for file in names if file.removesuffix(".gz").endswith((".json", ".jsonl"))]
     total, unread = hashlib.sha256(), 0
     for file in sorted(files):
@@ -245,7 +300,8 @@ def _read_note(name: str, folder: Path, apart: Collection[Path] = ()) -> str:
         shown = file.name if file == folder else file.relative_to(folder).as_posix()
         total.update(shown.encode() + b"\0" + hashlib.sha256(contents or b"").digest())
     lost = f", of which {unread:,} cannot be read" * bool(unread)
-    return f"{name}: {len(files):,} files{lost}, SHA-256 of names and contents {total.hexdigest()[:16]}."
+    size = f"{len(files):,} file{'s' * (len(files) != 1)}"
+    return f"{name}: {size}{lost}, SHA-256 of names and contents {total.hexdigest()[:16]}."
 
 
 def _cells(row: LeagueRow) -> list[Cell | str]:
@@ -276,21 +332,46 @@ def figure(value: float) -> str:
 
 
 def calls_text(row: LeagueRow) -> str:
-    """Model calls behind raglab's decision and the reference's."""
+    """Model calls behind raglab's decision and the reference's; the cost of an answer where calls are not known."""
+    if isnan(row.reference_calls):
+        return "" if isnan(row.calls) else f"cost {row.calls:.3g} an answer"
     return " against ".join("?" if isnan(value) else f"{value:.3g}" for value in (row.calls, row.reference_calls))
 
 
 def line_text(row: LeagueRow) -> str:
-    """Row in one line of text: its verdict, figures, calls where they differ, and note."""
+    """Row in one line of text: its verdict, figures with that of the free policy, calls where they differ, and note."""
+    return _named_line(row, row.cell)
+
+
+def _line_texts(rows: Sequence[LeagueRow]) -> list[str]:
+    """Lines of rows; rows of a table that are not judged for one reason share the line of the first of them."""
+    cells: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        kind = "" if row.verdict == NOT_JUDGED else row.cell
+        cells.setdefault((row.table, row.metric, row.verdict, row.note, kind), []).append(row.cell)
+    lines = []
+    for row in rows:
+        kind = "" if row.verdict == NOT_JUDGED else row.cell
+        names = cells.pop((row.table, row.metric, row.verdict, row.note, kind), [])
+        more = f" and {len(names) - SHOWN_CELLS:,} more" * (len(names) > SHOWN_CELLS)
+        if names:
+            lines.append(_named_line(row, ", ".join(names[:SHOWN_CELLS]) + more))
+    return lines
+
+
+def _named_line(row: LeagueRow, name: str) -> str:
     texts: list[str] = [row.verdict]
-    if not isnan(row.raglab):
+    if not isnan(row.raglab) and row.verdict != NOT_JUDGED:
         texts.append(f"raglab {figure(row.raglab)}, {difference_text(row)} against {row.reference}")
-        own, _, beside = calls_text(row).partition(" against ")
-        texts += [f"calls {own} against {beside}"] * (own != beside)
-    return f"{row.table} | {row.cell} | {row.metric}: {'; '.join([*texts, row.note] if row.note else texts)}"
+        texts += [f"free policy {figure(row.free)}"] * (not isnan(row.free))
+        calls = calls_text(row)
+        own, _, second = calls.partition(" against ")
+        texts += [f"calls {calls}" if second else calls] * (own not in {"", second})
+    return f"{row.table} | {name} | {row.metric}: {'; '.join([*texts, row.note] if row.note else texts)}"
 
 
 def difference_text(row: LeagueRow) -> str:
-    """Difference with its interval."""
-    ends = "" if isnan(row.low) else f" [{signed(row.low)}, {signed(row.high)}]"
-    return "" if isnan(row.difference) else f"{signed(row.difference)}{ends}"
+    """Difference with its interval; empty where it is not judged."""
+    if isnan(row.difference) or row.verdict == NOT_JUDGED:
+        return ""
+    return f"{signed(row.difference)} [{signed(row.low)}, {signed(row.high)}]"

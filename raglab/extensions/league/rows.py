@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from raglab.metrics.intervals import clopper_pearson, mean_interval
 
-LeagueVerdict = Literal["ahead", "level", "trade", "behind", "not judged"]
+LeagueVerdict = Literal["ahead", "level", "behind", "not judged"]
+CellVerdict = Literal["ahead", "level", "trade", "behind", "not judged"]
 AHEAD: Final = "ahead"
 LEVEL: Final = "level"
 TRADE: Final = "trade"
 BEHIND: Final = "behind"
 NOT_JUDGED: Final = "not judged"
-ROUNDING = 1e-12  # difference below which two figures are equal
+ROUNDING = 1e-12  # a difference below it is that of the order in which floats are added
 FEW = 20  # unequal pairs below which resamples and t are too narrow
 RATES = ("hallucination rate", "error rate")  # of one cell, judged together: always to answer, or to refuse, wins one
 
@@ -47,10 +48,10 @@ class LeagueRow(NamedTuple):
       low: lower end of its interval.
       high: upper end of its interval.
       clusters: independent units of that interval; lines of one question are one unit.
-      calls: model calls behind raglab's decision of one question.
-      reference_calls: model calls behind the reference's.
-      verdict: see `league_verdict`; of two rates that are judged together, `cell_verdict`.
-      note: rows that were dropped, with counts; overspend; few questions.
+      calls: model calls behind raglab's decision of one question; of an own table the mean `cost` of an answer.
+      reference_calls: model calls behind the reference's; NaN where they are not known, as of an own table.
+      verdict: `ahead`, `level`, `behind` or `not judged`, by the interval of this row alone.
+      note: rows that were dropped, with counts; overspend; few questions; the verdict of two rates together.
     """
 
     table: str
@@ -108,7 +109,7 @@ def league_verdict(low: float, high: float, *, higher_is_better: bool) -> League
     return AHEAD if (low > 0.0) == higher_is_better else BEHIND
 
 
-def cell_verdict(verdicts: Collection[LeagueVerdict]) -> LeagueVerdict:
+def cell_verdict(verdicts: Collection[LeagueVerdict]) -> CellVerdict:
     """Verdict of a cell by those of its rates, of which one can be bought with the other.
 
     Args:
@@ -127,6 +128,22 @@ def cell_verdict(verdicts: Collection[LeagueVerdict]) -> LeagueVerdict:
     if AHEAD in verdicts:
         return TRADE if BEHIND in verdicts else AHEAD
     return BEHIND if BEHIND in verdicts else LEVEL
+
+
+def joint_note(verdict: LeagueVerdict, sibling: LeagueVerdict, name: str) -> str:
+    """Note of a rate whose verdict is another one than that of both rates of its cell; empty where they are equal.
+
+    Args:
+      verdict: of the rate by itself.
+      sibling: of the rate beside it, by itself.
+      name: of the rate beside it.
+
+    Example:
+      >>> joint_note("ahead", "behind", "error rate"), joint_note("ahead", "level", "error rate")
+      ('the error rate is behind, both together: trade', '')
+    """
+    joint = cell_verdict([verdict, sibling])
+    return "" if joint == verdict else f"the {name} is {sibling}, both together: {joint}"
 
 
 def paired_interval(gain: NDArray[np.float64], low: float, high: float, level: float) -> tuple[float, float]:
@@ -168,6 +185,7 @@ def signed(value: float) -> str:
       >>> signed(0.0123), signed(0.00008), signed(-0.00001), signed(-1e-16)
       ('+0.012', '+0.0001', '-1e-05', '+0.000')
     """
-    value = 0.0 if abs(value) < ROUNDING else value
     size = abs(value)
+    if size < ROUNDING:
+        return "+0.000"
     return f"{value:+.3f}" if not 0.0 < size < 1e-3 else f"{value:+.4f}" if size >= 5e-5 else f"{value:+.0e}"

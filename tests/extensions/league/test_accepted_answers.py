@@ -16,6 +16,7 @@ from raglab.extensions.league.accepted_answers import (
     answer_rows,
     judged_answers,
 )
+from raglab.extensions.league.rows import LeagueRow
 
 
 def answer_table(seed: int, levels: int) -> tuple[AnswerTable, list[JudgedPart]]:
@@ -56,6 +57,75 @@ def test_the_order_of_the_rows_changes_nothing(seed: int, levels: int) -> None:
     assert repr(answer_rows(moved, turned, level=0.9)) == repr(answer_rows(table, parts, level=0.9))
 
 
+FIGURES = ("n", "reproduced", "free", "hindsight", "raglab", "difference", "low", "high", "clusters", "verdict")
+
+
+def figures(rows: list[LeagueRow]) -> list[tuple[object, ...]]:
+    """What is measured in rows, as texts, so that missing figures are equal."""
+    return [tuple(str(getattr(row, name)) for name in FIGURES) for row in rows]
+
+
+@given(st.integers(0, 50), st.integers(1, 4), st.booleans())
+def test_the_sign_of_a_column_changes_no_figure(seed: int, levels: int, second: bool) -> None:  # noqa: FBT001
+    """To the bit, with blanks and ties, whichever column it is."""
+    table, parts = answer_table(seed, levels)
+    turned = table._replace(signals=table.signals * np.where([[second], [not second]], -1.0, 1.0))
+    assert figures(answer_rows(turned, parts, level=0.9)) == figures(answer_rows(table, parts, level=0.9))
+
+
+@given(st.integers(0, 50), st.integers(2, 4))
+def test_a_blank_is_the_median_of_what_is_fitted(seed: int, levels: int) -> None:
+    """Written into the table before, it gives the same scores."""
+    table, parts = answer_table(seed, levels)
+    scores = judged_answers(table, parts)
+    for part in parts:
+        centers = np.nanmedian(table.signals[:, part.fit], axis=1)[:, None]
+        full = table._replace(signals=np.where(np.isnan(table.signals), centers, table.signals))
+        np.testing.assert_array_equal(judged_answers(full, [part]).score[part.judged], scores.score[part.judged])
+
+
+@given(st.integers(0, 50), st.floats(-20.0, 20.0))
+def test_a_single_signal_keeps_its_order_beyond_the_fitted_values(seed: int, shift: float) -> None:
+    """Its fusion has the AUROC of the signal itself, in whatever range the judged answers lie."""
+    rng = np.random.default_rng(seed)
+    correct, cell = rng.random(160) < 0.5, np.repeat(["a", "b"], 80)
+    signals = (correct + rng.normal(0.0, 0.5, 160)).round(1)[None] + np.where(cell == "b", shift, 0.0)
+    table = AnswerTable("t", ("x",), signals, correct, cell, np.arange(160).astype(str), None, "", None, 1.0, {})
+    rows = answer_rows(table, [JudgedPart(cell == name, cell != name, "") for name in ("a", "b")], level=0.9)
+    for row, name in zip(rows, ("a", "b"), strict=False):
+        of = cell == name
+        inside = np.clip(signals[0][of], *np.percentile(signals[0][~of], [0, 100]))
+        if (inside != signals[0][of]).all():  # within the fitted range the knots of the fit may tie answers
+            assert row.raglab == pytest.approx(metrics.auroc(correct[of], signals[0][of]))
+
+
+def test_the_row_of_all_counts_judged_answers_alone() -> None:
+    """A cell of right answers alone has no part in it, which is said."""
+    table, _ = answer_table(3, 4)
+    cell = np.concatenate([table.cell, np.full(40, "c")])
+    more = table._replace(
+        signals=np.concatenate([table.signals, np.ones((2, 40))], axis=1),
+        correct=np.concatenate([table.correct, np.ones(40, dtype=bool)]),
+        cell=cell,
+        question=np.arange(200).astype(str),
+        calls=np.where(cell == "c", 100.0, 3.0),
+    )
+    whole = [JudgedPart(cell == name, cell != name, "the other cells") for name in ("a", "b", "c")]
+    *_, row = answer_rows(more, whole, level=0.9)
+    assert (row.cell, row.n, row.clusters, row.calls) == ("all", 160, 160, 3.0)
+    assert row.note.startswith("of 3 cells 1 is left out; mean over 2 cells")
+
+
+def test_why_nothing_is_fitted() -> None:
+    """The right and wrong answers that remain are counted."""
+    table, parts = answer_table(3, 4)
+    few = [part._replace(fit=part.fit & (np.arange(160) % 8 == 0)) for part in parts]
+    row, *_ = answer_rows(table, few, level=0.9)
+    right = table.correct[few[0].fit]
+    counts = f"{right.sum()} right and {(~right).sum()} wrong answers to fit on (the other cell); 20 of each are needed"
+    assert (row.verdict, row.note) == ("not judged", f"nothing to fit: {counts}")
+
+
 def test_a_signal_of_the_judged_cell_alone_is_not_used() -> None:
     """Nor one that the judged cell lacks: it would take weight from those that it has."""
     table, parts = answer_table(1, 2)
@@ -77,7 +147,7 @@ def test_the_best_single_signal_has_its_own_name() -> None:
     # A cell of right answers alone has no AUROC, and no part in the mean.
     is_a = table.cell == "a"
     part = _best_single(lacking._replace(correct=table.correct | is_a), known, table.cell)
-    assert part == ("y", metrics.auroc(table.correct[~is_a], table.signals[1][~is_a]))
+    assert part == ("y", metrics.auroc(table.correct[~is_a], -table.signals[1][~is_a]))  # it ranks against the labels
     assert area != part[1]
 
 

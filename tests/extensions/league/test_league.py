@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -13,7 +15,7 @@ from league_files import dba_folder, nomiracl_folder, write_records
 from raglab.cli import app
 from raglab.extensions.league.league import MANY, League, layout_folders, league_table, line_text
 from raglab.extensions.league.pages import HEAD, league_page
-from raglab.extensions.league.rows import LeagueRow
+from raglab.extensions.league.rows import RATES, LeagueRow
 from raglab.store.files import InputError
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "league"
@@ -99,7 +101,9 @@ def test_the_result(data: Path) -> None:
 
 def test_losses_stay() -> None:
     """A row behind is shown as such."""
-    row = LeagueRow("t", "c", "", "AUROC", higher_is_better=True, n=9, difference=-0.1, verdict="behind")
+    row = LeagueRow(
+        "t", "c", "", "AUROC", higher_is_better=True, n=9, difference=-0.1, low=-0.2, high=-0.05, verdict="behind"
+    )
     result = League((row,), ())
     assert "1 behind" in repr(result)
     assert "| behind |" in league_page(result)
@@ -107,18 +111,83 @@ def test_losses_stay() -> None:
 
 
 def test_lines_of_text() -> None:
-    """Calls stand where they differ or one is unknown, the note always, figures where there are some."""
+    """Calls stand where they differ, the note always, figures where there is a verdict; costs are no calls."""
     row = LeagueRow("t", "c", "", "AUROC", higher_is_better=True, n=9, raglab=0.5, difference=0.1, reference="x")
+    row = row._replace(verdict="level", low=-0.1, high=0.3, calls=1.0, reference_calls=1.0)
+    head = "t | c | AUROC: level; raglab 0.500, +0.100 [-0.100, +0.300] against x"
+    unknown = float("nan")
     texts = {
-        "t | c | AUROC: not judged; raglab 0.500, +0.100 against x": row,
-        "t | c | AUROC: not judged; raglab 0.500, +0.100 against x; dropped: 3": row._replace(note="dropped: 3"),
-        "t | c | AUROC: not judged; raglab 0.500, +0.100 against x; calls 4.25 against 1": row._replace(
-            calls=4.25, reference_calls=1.0
-        ),
-        "t | c | AUROC: not judged; raglab 0.500, +0.100 against x; calls 4 against ?": row._replace(calls=4.0),
-        "t | c | AUROC: not judged; few": row._replace(raglab=float("nan"), calls=4.0, note="few"),
+        head: row,
+        f"{head}; dropped: 3": row._replace(note="dropped: 3"),
+        f"{head}; free policy 0.400; calls 4.25 against 1": row._replace(calls=4.25, free=0.4),
+        f"{head}; calls ? against 1": row._replace(calls=unknown),
+        f"{head}; cost 0.00274 an answer": row._replace(calls=0.00274, reference_calls=unknown),
+        f"{head};": row._replace(calls=unknown, reference_calls=unknown, note=" "),
+        "t | c | AUROC: not judged; few": row._replace(verdict="not judged", note="few"),
     }
-    assert [line_text(row) for row in texts.values()] == list(texts)
+    assert [line_text(row).rstrip() for row in texts.values()] == list(texts)
+
+
+def test_rows_that_are_not_judged_share_a_line() -> None:
+    """Those of one reason, however many; without a verdict nothing stands on verdicts by chance."""
+    rows = [
+        LeagueRow("t", f"c{n}", "", "AUROC", higher_is_better=True, n=1, note="all 1 answers are right" * (n > 0))
+        for n in range(300)
+    ]
+    result = League(tuple(rows), ())
+    first, second, *rest = result.text().splitlines()
+    assert first == "t | c0 | AUROC: not judged"
+    assert second == "t | c1, c2, c3, c4, c5 and 294 more | AUROC: not judged; all 1 answers are right"
+    assert rest == ["League(rows=300)", "  t: 300 not judged"]
+    assert MANY not in league_page(result)
+
+
+def test_two_rates_are_counted_as_one() -> None:
+    """Each row keeps the verdict of its own interval; the tally has that of both."""
+    rows = [
+        LeagueRow("t", cell, "", metric, higher_is_better=False, n=1, verdict=verdict)
+        for cell, verdicts in (("a", ("ahead", "behind")), ("b", ("level", "behind")), ("all", ("ahead", "level")))
+        for metric, verdict in zip(RATES, verdicts, strict=True)
+    ]
+    result = League(tuple(rows), ())
+    assert result.frame()["verdict"].tolist() == ["ahead", "behind", "level", "behind", "ahead", "level"]
+    assert result.tally() == [("t", "1 trade, 1 behind; all cells together: 1 ahead")]
+
+
+def test_what_the_page_names() -> None:
+    """The free policy in its cell; the cells of a text that is not that of all rows."""
+    row = LeagueRow("t", "c", "judge", "AUROC", higher_is_better=True, n=9, free=0.5, free_name="sure", verdict="level")
+    rows = (row, row._replace(cell="d", published_source="a paper"))
+    page = league_page(League(rows, ()))
+    assert "| 0.500 sure |" in page
+    assert "- Task: judge." in page
+    assert "- Published: a paper (d)." in page
+
+
+def test_a_table_of_ones_own(tmp_path: Path) -> None:
+    """From a frame as from a file; it takes no name of a published table, and no seed below 0."""
+    rows = [{"id": row, "correct": row % 2, "sure": row % 2 + row % 3} for row in range(200)]
+    write_records(tmp_path / "own.jsonl", rows)
+    by_file, by_frame = league_table(tmp_path / "own.jsonl"), league_table(pd.DataFrame(rows))
+    assert repr(by_file.rows) == repr(by_frame.rows)
+    assert by_file.notes[1:] == by_frame.notes
+    with pytest.raises(InputError, match=r"own.jsonl: .*without the name of a published table, got 'dba'"):
+        league_table(tmp_path / "own.jsonl", table="dba")
+    with pytest.raises(ValueError, match="seed must be 0 or more, got -1"):
+        league_table(tmp_path / "own.jsonl", seed=-1)
+    with pytest.raises(InputError, match=r"lost.csv: .* got no such file"):
+        league_table(tmp_path / "lost.csv")
+    narrow, wide = (json.loads(called(tmp_path / "own.jsonl", "--json", "--level", of)[1]) for of in (0.5, 0.99))
+    assert narrow["rows"][0]["low"] > wide["rows"][0]["low"]
+
+
+def test_a_table_that_is_too_small(tmp_path: Path) -> None:
+    """Is told by the exit code."""
+    write_records(tmp_path / "own.jsonl", [{"id": row, "correct": row % 2, "sure": row} for row in (3, 1, 2, 8, 9)])
+    code, text = called(tmp_path / "own.jsonl")
+    assert code == 4
+    assert "20 of each are needed" in text
+    assert MANY not in text
 
 
 def test_what_lies_beside_the_data(data: Path) -> None:
@@ -163,7 +232,7 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     code, text = called(data, "--out", tmp_path / "a.md")
     assert code == 0
     assert text.count(" | ") >= 2 * 30
-    assert " against the published assistive vote; calls 4 against 1\n" in text
+    assert re.search(r" against the published assistive vote; free policy 0\.\d+; calls 4 against 1\n", text)
     first, second, many = text.partition("League(rows=30)\n")[2].splitlines()[:3]
     assert first.startswith("  dba: ")
     assert first.endswith("; all cells together: 2 ahead")

@@ -12,8 +12,9 @@ import pytest
 
 from league_files import dba_folder, nomiracl_folder
 from raglab.displays import LeagueDisplay
+from raglab.displays.leagues import RATES as DRAWN_RATES
 from raglab.extensions.league.league import LAYOUTS, League, league_table
-from raglab.extensions.league.rows import cell_verdict, is_pooled
+from raglab.extensions.league.rows import RATES, is_pooled
 
 GUIDE = Path(__file__).parents[3] / "docs" / "league.md"
 
@@ -55,19 +56,14 @@ def league(tmp_path_factory: pytest.TempPathFactory) -> League:
 
 @pytest.mark.parametrize("table", ["dba", "nomiracl"])
 def test_every_row_is_drawn(league: League, table: str) -> None:
-    """By the side of its interval, right is better; the pooled rows are those of the league, last.
-
-    The side is the verdict, but for two rates of a cell, whose verdict is of both.
-    """
+    """By its verdict, right is better; the pooled rows are those of the league, last."""
     rows = [row for row in league.rows if row.table == table]
     drawn = LeagueDisplay.from_league(league, table=table).frame()
     assert len(drawn) == len(rows)
-    assert (drawn["gain_low"] > 0).tolist() == (drawn["side"] == "ahead").tolist()
-    assert (drawn["gain_high"] < 0).tolist() == (drawn["side"] == "behind").tolist()
-    by_cell = drawn.groupby("cell")["side"].apply(lambda sides: cell_verdict(list(sides)))
-    expected = drawn["cell"].map(by_cell) if table == "nomiracl" else drawn["side"]
-    assert drawn["verdict"].tolist() == expected.tolist()
+    assert (drawn["gain_low"] > 0).tolist() == (drawn["verdict"] == "ahead").tolist()
+    assert (drawn["gain_high"] < 0).tolist() == (drawn["verdict"] == "behind").tolist()
     pooled = [row.cell for row in rows if is_pooled(row)]
     assert pooled
     assert drawn["cell"].tolist()[-len(pooled) :] == pooled
     assert drawn["is_pooled"].sum() == len(pooled)
+    assert DRAWN_RATES == RATES  # the figure imports no extension

@@ -52,7 +52,9 @@ def test_more_answers_are_a_trade(tmp_path: Path) -> None:
     rows = by_cell(tmp_path)
     hallucination, error = rows["language aa", HALLUCINATION], rows["language aa", ERROR]
     assert error.high < 0.0 < hallucination.low
-    assert (hallucination.verdict, error.verdict) == ("trade", "trade")
+    assert {hallucination.verdict, error.verdict} == {"ahead", "behind"}
+    for row, sibling in ((hallucination, error), (error, hallucination)):
+        assert row.note.endswith(f"the {sibling.metric} is {sibling.verdict}, both together: trade")
     counts = League(tuple(rows.values()), ()).verdict_counts()["nomiracl"]
     assert sum(counts.values()) == 2 * 3
     assert counts["trade"] >= 1

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from raglab import metrics
+from raglab.extensions.league.own_files import own_table
 from raglab.extensions.league.own_tables import _answer_table, _parts, own_rows
 from raglab.store.files import InputError
 
@@ -49,7 +53,10 @@ def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
     assert notes == [
         "Columns that are not of numbers, or have one value, are no signals: 1 (text).",
         "Signals: sure, length.",
+        "300 questions, 300 answers; no question is in several of 3 groups.",
     ]
+    assert rows[2].fitted_on.startswith("the other groups, without the judged questions; signals used: 2 (")
+    assert re.search(r"length \d\d% turned round", rows[2].fitted_on)
 
 
 def test_without_groups_and_baseline(tmp_path: Path) -> None:
@@ -61,11 +68,13 @@ def test_without_groups_and_baseline(tmp_path: Path) -> None:
     frame.assign(vote=vote).to_json(tmp_path / "own.jsonl", orient="records", lines=True)
     (row,), notes = own_rows(tmp_path / "own.jsonl")
     assert (row.n, row.clusters, row.cell) == (296, 148, "all questions")
-    assert notes[-1] == "Signals: sure, length, vote."  # truth values with blanks are a signal
+    assert "Signals: sure, length, vote." in notes  # truth values with blanks are a signal
+    assert "vote is blank in 33 of 296 answers: it takes the median of the others there." in notes
+    assert notes[-1] == "148 questions, 296 answers."
     assert row.difference == pytest.approx(row.raglab - row.free)
-    assert row.fitted_on == "the other 4 of 5 folds of questions"
+    assert row.fitted_on.startswith("the other 4 of 5 folds of questions; signals used: ")
     assert np.isnan(row.reproduced)
-    assert "Rows without a verdict, dropped: 4." in notes
+    assert "Rows without a verdict, left out: 4." in notes
 
 
 def test_groups_that_share_their_questions(tmp_path: Path) -> None:
@@ -77,9 +86,7 @@ def test_groups_that_share_their_questions(tmp_path: Path) -> None:
     assert notes[-1].startswith("All groups share their questions")
     for row in (row for row in rows if row.metric == "AUROC"):
         assert row.difference == pytest.approx(row.raglab - row.reproduced)
-    table = _answer_table(
-        tmp_path / "own.csv", frame, frame["correct"].to_numpy(bool), {"sure": frame["sure"].to_numpy()}
-    )
+    table = _answer_table(own_table(tmp_path / "own.csv"))
     parts, _ = _parts(table, 0)
     assert sum(part.judged.sum() for part in parts) == len(frame)
     for part in parts:
@@ -125,9 +132,19 @@ def test_columns_that_are_no_signals(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (lambda frame: frame.drop(columns="correct"), "must have the columns id and correct"),
-        (lambda frame: frame.assign(correct=2), "correct must be 0 or 1, got 2"),
-        (lambda frame: frame.drop(columns=["sure", "length"]), "must have a column of numbers beside id"),
-        (lambda frame: frame.assign(baseline="high"), "baseline must be a column of numbers"),
+        (lambda frame: frame.assign(correct=2), "correct must be 0 or 1, .* got 2 in row 1, and 299 more"),
+        (lambda frame: frame.assign(correct=np.nan), "got no verdict; fill id and correct"),
+        (lambda frame: frame.drop(columns=["sure", "length"]), "must have a column of numbers that varies .* but text"),
+        (lambda frame: frame[:1], "got 1 row with a verdict, of 40 at least; add rows"),
+        (lambda frame: frame.assign(baseline="high"), r"baseline .*\(300 of 300 cells are not\), got 'high' in row 1"),
+        (lambda frame: frame.assign(cost=-1), "cost must be 0 or more, and finite, got -1 in 300 rows"),
+        (lambda frame: frame.assign(cost="dear"), "cost must be a column of numbers"),
+        (
+            lambda frame: frame.assign(sure=[*frame["sure"][:3], "error", *frame["sure"][4:]]),
+            r"sure must be a column of numbers \(1 of 300 cells is not\), got 'error' in row 4; correct it",
+        ),
+        (lambda frame: frame.assign(sure=frame["sure"].astype(str) + "%"), "%' in row 1; write 88% as 88"),
+        (lambda frame: frame.rename(columns={"id": "ID", "correct": "Correct"}), "rename ID to id and Correct to corr"),
     ],
 )
 def test_a_table_that_cannot_be_judged(tmp_path: Path, change: object, message: str) -> None:
@@ -135,3 +152,131 @@ def test_a_table_that_cannot_be_judged(tmp_path: Path, change: object, message: 
     change(own_frame()).to_csv(tmp_path / "own.csv", index=False)  # type: ignore[operator]
     with pytest.raises(InputError, match=message):
         own_rows(tmp_path / "own.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.jsonl", "", "a.jsonl: a table must hold rows, got none"),
+        ("a.jsonl", '[{"id": 1}]', "a.jsonl: .*write one JSON object a line"),
+        ("a.parquet", "no table", "a.parquet: a Parquet file must be whole"),
+    ],
+)
+def test_a_file_that_is_no_table(tmp_path: Path, name: str, text: str, message: str) -> None:
+    """Is named."""
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        own_rows(tmp_path / name)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.3])
+def test_blanks_by_chance_cost_little(share: float) -> None:
+    """The fused decision stays near that of the whole table, and ahead of its best signal; each is counted."""
+    frame = own_frame(900).drop(columns=["baseline", "text"])
+    (*_, whole), _ = own_rows(frame)
+    rng = np.random.default_rng(1)
+    for name in ("sure", "length"):
+        frame[name] = frame[name].where(rng.random(900) >= share)
+    (*_, row), notes = own_rows(frame)
+    assert row.raglab > whole.raglab - share / 4
+    assert (row.verdict, row.n) == ("ahead", 900 - int(frame[["sure", "length"]].isna().all(axis=1).sum()))
+    n = int((frame["sure"].isna() & frame["length"].notna()).sum())
+    assert f"sure is blank in {n} of {row.n} answers: it takes the median of the others there." in notes
+
+
+def test_a_row_without_signals_is_left_out_alone() -> None:
+    """Its group is judged, and the row of all counts what is judged."""
+    frame = own_frame(600)
+    frame.loc[0, ["sure", "length"]] = np.nan
+    rows, notes = own_rows(frame)
+    assert "Rows without any signal, left out: 1." in notes
+    assert [row.n for row in rows if row.metric == "AUROC"] == [199, 200, 200, 599]
+    assert "not judged" not in {row.verdict for row in rows}
+
+
+@pytest.mark.parametrize("decides", [True, False])
+def test_a_baseline_the_wrong_way_round_is_not_compared_with(decides: bool) -> None:  # noqa: FBT001 - a parameter
+    """A decision or a score; direction and remedy stand in a note."""
+    frame = own_frame()
+    frame["baseline"] = 1 - frame["baseline"] if decides else frame["length"]
+    rows, notes = own_rows(frame)
+    assert {row.verdict for row in rows} == {"not judged"}
+    assert all(np.isnan(row.difference) and "the wrong way round" in row.note for row in rows)
+    assert re.search(r"wrong way round \(AUROC 0\.\d+ over all answers\): it must be 1 for accept", notes[-1])
+
+
+def test_a_baseline_of_other_values_is_a_score() -> None:
+    """Two values that are not 0 and 1 have no accuracy, which is said."""
+    frame = own_frame()
+    rows, notes = own_rows(frame.assign(baseline=frame["baseline"] + 1))
+    assert {row.metric for row in rows} == {"AUROC"}
+    assert any(note.startswith("baseline has the values 1 and 2, and is read as a score") for note in notes)
+
+
+def test_groups_in_other_ranges_keep_their_order() -> None:
+    """One signal with an offset in each group is fused to itself."""
+    frame = own_frame(600)[["id", "group", "correct", "sure"]]
+    frame["sure"] += frame["group"].map({0: 0.0, 1: 20.0, 2: -20.0})
+    for row in own_rows(frame)[0]:
+        assert row.difference == pytest.approx(0.0, abs=0.02)
+
+
+def test_costs_are_no_calls() -> None:
+    """Without costs calls are not known; blank ones are counted, and the mean is of the others."""
+    frame = own_frame()
+    assert all(np.isnan(row.calls) for row in own_rows(frame.drop(columns="cost"))[0])
+    frame["cost"] = np.where(frame.index < 200, np.nan, 2.0)
+    rows, notes = own_rows(frame)
+    assert {(row.calls, str(row.reference_calls)) for row in rows} == {(2.0, "nan")}
+    assert "cost is blank in 200 of 300 answers: the mean is of the others." in notes
+
+
+def test_groups_that_are_blank_or_named_as_the_row_of_all() -> None:
+    """The ones have no part; the others are renamed."""
+    frame = own_frame(600)
+    names = frame["group"].map({0: "all", 1: "b", 2: "c"}).where(frame.index >= 30)
+    rows, notes = own_rows(frame.assign(group=names))
+    assert "Rows without a group, left out: 30." in notes
+    assert "The group all is shown as group all: all is the row of all cells." in notes
+    assert {row.cell for row in rows} == {"b", "c", "group all", "all"}
+    (row, *_), notes = own_rows(frame.assign(group=np.nan))
+    assert (row.cell, notes[0]) == ("all questions", "The column group is blank and is ignored.")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "n"),
+    [("7", "7.0", 1), ("q7", " q7 ", 1), ("7", "0007", 2), ("1.1", "1.0", 2), ("q7", "Q7", 2)],
+)
+def test_ids_of_one_question(first: str, second: str, n: int) -> None:
+    """Blanks around and the decimals of a whole number tell no questions apart; texts that differ do."""
+    frame = pd.concat([own_frame(60), own_frame(60).assign(group=3)]).astype({"id": str})
+    frame["id"] = "x" + frame["id"]
+    frame.iloc[[0, 60], 0] = [first, second]
+    _, notes = own_rows(frame)
+    assert any(note.startswith(f"{59 + n} questions, 120 answers; {60 - n + 1} are in") for note in notes)
+
+
+def test_rows_that_repeat_or_contradict() -> None:
+    """Are counted; so are infinite cells, words for verdicts, and columns that are nearly named as a field."""
+    frame = own_frame()
+    _, notes = own_rows(pd.concat([frame, frame[:50], frame[:7].assign(correct=1 - frame["correct"][:7])]))
+    assert "Rows that repeat another one: 50; they are answers to one question." in notes
+    assert "Ids with right and wrong answers in one group: 7." in notes
+    frame["sure"] = frame["sure"].where(frame.index != 5, np.inf)
+    frame = frame.rename(columns={"baseline": "Baseline"}).assign(correct=frame["correct"].map({0: "No", 1: "yes"}))
+    rows, notes = own_rows(frame)
+    assert "sure is infinite in 1 answer, and is read as blank there." in notes
+    assert "correct is read from words: no as 0, yes as 1." in notes
+    assert "Baseline is read as any other column: did you mean baseline?" in notes
+    assert rows[0].n == 100
+
+
+@given(st.integers(0, 20), st.sampled_from(["sure", "length", "coarse"]))
+@settings(max_examples=15)
+def test_the_sign_of_a_signal_changes_nothing(seed: int, name: str) -> None:
+    """Not the figures, nor the verdicts, with blanks and ties."""
+    frame = own_frame(120, seed).drop(columns=["baseline", "text"])
+    frame["coarse"] = frame["sure"].round().where(frame.index % 5 > 0)
+    before, after = own_rows(frame)[0], own_rows(frame.assign(**{name: -frame[name]}))[0]
+    names = {"hindsight_name": "", "free_name": "", "fitted_on": ""}
+    assert [repr(row._replace(**names)) for row in before] == [repr(row._replace(**names)) for row in after]

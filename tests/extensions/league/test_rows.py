@@ -16,6 +16,7 @@ from raglab.extensions.league.rows import (
     LEVEL,
     NOT_JUDGED,
     TRADE,
+    CellVerdict,
     LeagueRow,
     LeagueVerdict,
     cell_verdict,
@@ -56,7 +57,9 @@ def test_a_small_end_is_not_shown_as_zero() -> None:
     """Three decimals would show an end above 0 as 0."""
     assert [signed(value) for value in (0.00008, -0.0004, 0.001, -0.25)] == ["+0.0001", "-0.0004", "+0.001", "-0.250"]
     row = LeagueRow("t", "c", "", "", higher_is_better=True, n=9, difference=0.002, low=0.00008, high=0.004)
-    assert difference_text(row) == "+0.002 [+0.0001, +0.004]"
+    assert difference_text(row._replace(verdict="ahead")) == "+0.002 [+0.0001, +0.004]"
+    assert difference_text(row) == ""  # what is not judged shows no result
+    assert signed(1e-16) == "+0.000"
 
 
 def test_without_an_interval_there_is_no_verdict() -> None:
@@ -77,7 +80,7 @@ def test_without_an_interval_there_is_no_verdict() -> None:
         (BEHIND, NOT_JUDGED, NOT_JUDGED),
     ],
 )
-def test_two_rates_have_one_verdict(first: LeagueVerdict, second: LeagueVerdict, verdict: LeagueVerdict) -> None:
+def test_two_rates_have_one_verdict(first: LeagueVerdict, second: LeagueVerdict, verdict: CellVerdict) -> None:
     """A gain of one rate that costs the other is a trade; the order tells nothing."""
     assert cell_verdict([first, second]) == cell_verdict([second, first]) == verdict
 
