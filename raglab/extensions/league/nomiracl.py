@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from raglab import fusion
 from raglab.extensions.league.accepted_answers import fitted_model
 from raglab.extensions.league.refusals import answer_vote
-from raglab.extensions.league.rows import RATES, LeagueRow, joint_note, league_verdict, paired_interval
+from raglab.extensions.league.rows import (
+    NOT_JUDGED,
+    RATES,
+    LeagueRow,
+    LeagueVerdict,
+    joint_note,
+    league_verdict,
+    paired_interval,
+)
 from raglab.extensions.league.stored_lines import StoredLines, first_record, line_files, stored_lines
 from raglab.store.files import InputError
 
@@ -76,8 +84,9 @@ def nomiracl_rows(folder: Path, *, level: float = 0.95) -> list[LeagueRow]:
     most that of the reference model's own replies. Null hypothesis of a difference: both decide with the same rate on
     the population of questions of these languages. Assumed is that questions are drawn independently; the interval is
     that of `paired_interval`. Fusion and threshold stay fixed: what other languages would have given is not in it.
-    Each row has the verdict of its own interval. Both rates of a cell are judged together too (`cell_verdict`), and the
-    note says where that differs: a policy that always answers is ahead in error and behind in hallucination, a trade.
+    Each row has the verdict of its own interval, and none where the rate beside it has no interval. Both rates of a
+    cell are judged together too (`cell_verdict`), and the note says where that differs: a policy that always answers is
+    ahead in error and behind in hallucination, a trade.
 
     Files of another split or template than those of the paper are cells of their own, as are their fits.
 
@@ -294,7 +303,9 @@ def _rate_rows(
             note="; ".join(filter(None, notes)),
         )
         rows.append(row)
-    verdicts = [league_verdict(row.low, row.high, higher_is_better=False) for row in rows]
+    verdicts: list[LeagueVerdict] = [league_verdict(row.low, row.high, higher_is_better=False) for row in rows]
+    if NOT_JUDGED in verdicts:  # the price of a rate is the rate beside it
+        verdicts = [NOT_JUDGED] * len(rows)
     return [
         row._replace(verdict=verdict, note="; ".join(filter(None, [row.note, joint_note(verdict, sibling, name)])))
         for row, verdict, sibling, name in zip(rows, verdicts, verdicts[::-1], (ERROR, HALLUCINATION), strict=True)
