@@ -122,5 +122,5 @@ def test_many_cells() -> None:
     display = LeagueDisplay.from_league(rows)
     names = [text.get_text() for text in display.ax_.get_yticklabels()]
     assert names == ["a", "b", "c", "d", *(f"x{n}" for n in range(44, 100)), "all"]
-    assert display.ax_.get_ylabel() == f"cell of first\n({MOST_DRAWN} of 104 cells, those of most questions)"
+    assert display.ax_.get_ylabel() == f"cell of first\n({MOST_DRAWN} of 104 cells, those of most answers)"
     assert len(display.frame()) == 110

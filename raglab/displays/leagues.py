@@ -29,7 +29,7 @@ NONE_JUDGED = "No cell is judged: the notes of the rows say why."
 MOST_DRAWN = 60  # cells of the figure, without pooled rows
 MOST_SHOWN = 120  # rows of the table below the figure
 LONGEST = 52  # characters of a cell or a reference
-RIGHT = 1.12  # where numbers of questions end, in widths of a panel
+RIGHT = 1.12  # where numbers of answers end, in widths of a panel
 
 
 class PanelCells(Protocol):
@@ -44,7 +44,7 @@ class LeagueDisplay(FrameDisplay):
     """Differences of the cells of one table, a panel a metric: right of 0 is better for raglab, whatever the metric.
 
     Every row that has an interval is drawn, in the colour of its own verdict. A cell of which a rate is ahead and the
-    other behind is called a trade. Of more than 60 cells those of most questions are drawn, which the axis says.
+    other behind is called a trade. Of more than 60 cells those of most answers are drawn, which the axis says.
 
     Attributes:
       rows: of `League.frame`, pooled rows last; `gain` with its ends is the difference, turned where lower is better.
@@ -97,7 +97,7 @@ class LeagueDisplay(FrameDisplay):
         return canvas.panels(ax, 1, n, (3.6 + 3.3 * n, 1.6 + 0.21 * self._drawn()["cell"].nunique()))
 
     def _drawn(self) -> pd.DataFrame:
-        """Rows of the pooled cells, and of the cells of most questions, in their order."""
+        """Rows of the pooled cells, and of the cells of most answers, in their order."""
         cells = self.rows[~self.rows["is_pooled"]].groupby("cell", sort=False)["n"].max()
         drawn = cells.sort_values(ascending=False, kind="stable").index[:MOST_DRAWN]
         return self.rows[self.rows["is_pooled"] | self.rows["cell"].isin(drawn)]
@@ -135,10 +135,10 @@ class LeagueDisplay(FrameDisplay):
         """What the rows of the figure are, with the number of those that are not drawn."""
         label = canvas.literal_text(f"cell of {self.name_ or self.rows['table'][0]}", LONGEST)
         n = int(self.rows.loc[~self.rows["is_pooled"], "cell"].nunique())
-        return label if n <= MOST_DRAWN else f"{label}\n({MOST_DRAWN} of {n:,} cells, those of most questions)"
+        return label if n <= MOST_DRAWN else f"{label}\n({MOST_DRAWN} of {n:,} cells, those of most answers)"
 
     def _draw_marks(self, on: Axes, rows: pd.DataFrame, height: np.ndarray[Any, Any], style: Style) -> None:
-        """Marks of one metric by verdict, and the numbers of questions at the right."""
+        """Marks of one metric by verdict, and the numbers of answers at the right."""
         for verdict, mark in MARKS.items():
             if (of := (rows["verdict"] == verdict).to_numpy()).any():
                 value, low, high = rows.loc[of, ["gain", "gain_low", "gain_high"]].to_numpy(np.float64).T

@@ -20,6 +20,7 @@ from raglab.extensions.league.rows import NOT_JUDGED, LeagueRow, league_verdict
 REACH = 2.0**0.5  # of intervals over parts that are fitted on each other's answers, see `answer_rows`
 LEAST = 20  # right and wrong answers that a fit must see, as `fit_fused_gate` asks
 TURNED = " turned round"
+USED = "signals used"
 TASK = "accept the model's answer, or not"
 AUROC, ACCURACY = "AUROC", "accuracy at the reference's coverage"
 
@@ -324,7 +325,7 @@ def _used_text(table: AnswerTable, judged: JudgedAnswers, part: NDArray[np.intp]
         some = f" in {turned} of {len(fits)} fits" if 0 < turned < len(fits) else ""
         texts.append(f"{name} {shares[name]:.0%}{f'{TURNED}{some}' if turned else ''}")
     idle = [name for name in table.names if name not in used]
-    return f"signals used: {len(used)} ({', '.join(texts)})" + (f", without weight: {', '.join(idle)}" if idle else "")
+    return f"{USED}: {len(used)} ({', '.join(texts)})" + (f", without weight: {', '.join(idle)}" if idle else "")
 
 
 def _known_mean(values: NDArray[np.float64]) -> float:

@@ -150,7 +150,7 @@ def _answers(folder: Path) -> tuple[list[Vote], dict[str, str]]:
     names = {name: {vote for answer in of for vote in answer.votes} for name, of in answers.items()}
     for name, has in names.items():
         if has and (absent := set().union(*names.values()) - has):
-            notes[name].append(f"votes that other cells have: no {', '.join(sorted(absent))}")
+            notes[name].append(f"votes that only other cells have: {', '.join(sorted(absent))}")
     whole = [answer for of in answers.values() for answer in of]
     return whole, {name: ", ".join(texts) for name, texts in notes.items()}
 

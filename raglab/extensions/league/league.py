@@ -11,6 +11,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from raglab.extensions.league.accepted_answers import USED
 from raglab.extensions.league.adarague import PARTS, adarague_folders, adarague_rows, ignored_note, prediction_files
 from raglab.extensions.league.dba import dba_folders, dba_rows, is_dba
 from raglab.extensions.league.nomiracl import FOLDERS, is_nomiracl, nomiracl_rows
@@ -363,10 +364,12 @@ def _named_line(row: LeagueRow, name: str) -> str:
     texts: list[str] = [row.verdict]
     if not isnan(row.raglab) and row.verdict != NOT_JUDGED:
         texts.append(f"raglab {figure(row.raglab)}, {difference_text(row)} against {row.reference}")
-        texts += [f"free policy {figure(row.free)}"] * (not isnan(row.free))
+        free = f"free policy {figure(row.free)}" + f" ({row.free_name})" * bool(row.free_name)
+        texts += [free] * (not isnan(row.free))
         calls = calls_text(row)
         own, _, second = calls.partition(" against ")
         texts += [f"calls {calls}" if second else calls] * (own not in {"", second})
+        texts += [part for part in row.fitted_on.split("; ") if part.startswith(USED)]
     return f"{row.table} | {name} | {row.metric}: {'; '.join([*texts, row.note] if row.note else texts)}"
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FIELDS = ("id", "correct", "group", "cost", "baseline")
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", *SUFFIXES)
-SUSPECT = 0.999  # AUROC of one signal
+SUSPECT = 0.98  # AUROC of one signal, which few honest ones reach
 LEAST_ROWS = 40  # 20 right and 20 wrong answers to fit on
 VERDICTS = {"1": True, "yes": True, "true": True, "0": False, "no": False, "false": False}
 SHOWN_NAMES = 200  # characters of names in a note
@@ -68,6 +68,9 @@ def own_table(source: Path | pd.DataFrame) -> OwnTable:
     if not len(frame):
         raise input_error(where, "a table must hold rows", "add them: one object a line in JSON lines", "none")
     frame = frame.rename(columns=str).reset_index(drop=True)
+    if repeated := sorted(set(frame.columns[frame.columns.duplicated()])):
+        rule, value = "a column must have a name of its own", f"several of {', '.join(repeated)[:SHOWN_NAMES]}"
+        raise input_error(where, rule, "rename or drop them", value)
     notes += _head_notes(frame, where)
     texts = {"id", "correct", "group"}
     heads = [str(head) for head in frame]
@@ -285,7 +288,7 @@ def _named_signals(
         known = np.isfinite(values)
         area = auroc(right[known], values[known])
         area = max(area, 1.0 - area)
-        if area >= SUSPECT:
+        if area >= SUSPECT and known.sum() >= LEAST_ROWS:
             notes.append(f"{name} alone ranks with an AUROC of {area:.4f}: check that it is no verdict.")
     return signals, notes
 

@@ -79,17 +79,21 @@ def _answer_table(own: OwnTable) -> AnswerTable:
 
 
 def _reversed_text(table: AnswerTable, level: float) -> str:
-    """Why nothing is judged against a baseline whose AUROC over all answers lies below .5 with its interval."""
+    """Why nothing is judged against a baseline whose mean AUROC within groups lies below .5 with its interval."""
     if table.reference is None:
         return ""
     has = ~np.isnan(table.reference)
     correct, baseline = table.correct[has], table.reference[has]
-    high = metrics.auroc_interval(correct, baseline, level, clusters=table.question[has]).high
-    if not high < 0.5:
+    # Beside what ranks nothing, whose AUROC is .5, and within groups, as it is judged.
+    beside, groups = np.zeros(len(baseline)), table.cell[has]
+    gap = metrics.mean_auroc_difference(
+        correct, baseline, beside, cells=groups, clusters=table.question[has], level=level
+    )
+    if not gap.high < 0.0:
         return ""
-    area = metrics.auroc(correct, baseline)
+    area = f"AUROC {0.5 + gap.value:.3f}" + ", mean over groups" * (len(set(groups.tolist())) > 1)
     direction = "it must be 1 for accept, or higher where surer"
-    return f"the baseline ranks the wrong way round (AUROC {area:.3f} over all answers): {direction}; turn it round"
+    return f"the baseline ranks the wrong way round ({area}): {direction}; turn it round"
 
 
 def _parts(table: AnswerTable, seed: int) -> tuple[list[JudgedPart], str]:

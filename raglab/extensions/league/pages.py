@@ -45,7 +45,9 @@ def _how(rows: Sequence[LeagueRow]) -> list[str]:
         cells: dict[str, list[str]] = {}
         for row in rows:
             cells.setdefault(getattr(row, field), []).append(row.cell)
-        texts += [f"{title}: {text}{_of_cells(names, len(rows))}." for text, names in cells.items() if text]
+        for text, names in cells.items():
+            line = f"{title}: {text}{_of_cells(names, len(rows))}"
+            texts += [line if line.endswith((".", "?")) else f"{line}."] * bool(text)
     return texts
 
 

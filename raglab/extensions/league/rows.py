@@ -32,7 +32,7 @@ class LeagueRow(NamedTuple):
       task: one plain sentence: what is decided.
       metric: name and unit of the figures of this line.
       higher_is_better: of that metric.
-      n: questions that are judged.
+      n: answers that are judged, more than `clusters` where several are to one question.
       published: figure of the paper or repository; NaN where none is at hand.
       published_source: where that figure stands.
       reproduced: the published method again, from the stored outputs; NaN where they do not give it.

@@ -151,7 +151,7 @@ def test_verdicts_of_other_numbers_and_votes_that_are_not_there(tmp_path: Path) 
     path.write_text(text.replace('"correct": 1', '"correct": 1.0').replace('"correct": 0', '"correct": 0.0'))
     assert repr(by_cell(dba_rows(tmp_path))["first / a", "AUROC"]) == repr(before)
     path.write_text(text.replace('"ays"', '"sya"'))
-    assert "votes that other cells have: no ays" in by_cell(dba_rows(tmp_path))["first / a", "AUROC"].note
+    assert "votes that only other cells have: ays" in by_cell(dba_rows(tmp_path))["first / a", "AUROC"].note
 
 
 def test_a_cell_of_right_answers_alone(tmp_path: Path) -> None:

@@ -232,7 +232,9 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     code, text = called(data, "--out", tmp_path / "a.md")
     assert code == 0
     assert text.count(" | ") >= 2 * 30
-    assert re.search(r" against the published assistive vote; free policy 0\.\d+; calls 4 against 1\n", text)
+    assert re.search(
+        r" against the published assistive vote; free policy 0\.\d+ \([a-z_ ]+\); calls 4 against 1\n", text
+    )
     first, second, many = text.partition("League(rows=30)\n")[2].splitlines()[:3]
     assert first.startswith("  dba: ")
     assert first.endswith("; all cells together: 2 ahead")

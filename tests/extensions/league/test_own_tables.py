@@ -202,7 +202,22 @@ def test_a_baseline_the_wrong_way_round_is_not_compared_with(decides: bool) -> N
     rows, notes = own_rows(frame)
     assert {row.verdict for row in rows} == {"not judged"}
     assert all(np.isnan(row.difference) and "the wrong way round" in row.note for row in rows)
-    assert re.search(r"wrong way round \(AUROC 0\.\d+ over all answers\): it must be 1 for accept", notes[-1])
+    assert re.search(r"wrong way round \(AUROC 0\.\d+, mean over groups\): it must be 1 for accept", notes[-1])
+
+
+@pytest.mark.parametrize("direction", [1.0, -1.0])
+def test_the_direction_of_a_baseline_is_that_within_groups(direction: float) -> None:
+    """Groups of other ranges, which follow or oppose their shares of right answers, change nothing of it."""
+    frame = own_frame(600)
+    share = np.array([0.85, 0.5, 0.15])[frame["group"]]
+    order = frame.groupby("group")["sure"].rank(pct=True)
+    frame["correct"] = (order > 1.0 - share).astype(int)
+    offset = -direction * 10.0 * share  # what all answers together rank by
+    frame["baseline"] = direction * order + offset
+    pooled = metrics.auroc(frame["correct"] == 1, frame["baseline"])
+    assert (pooled > 0.5) != (direction > 0.0)
+    rows, _ = own_rows(frame.drop(columns="sure"))
+    assert all((row.verdict == "not judged") == (direction < 0.0) for row in rows if row.metric == "AUROC")
 
 
 def test_a_baseline_of_other_values_is_a_score() -> None:
@@ -280,3 +295,10 @@ def test_the_sign_of_a_signal_changes_nothing(seed: int, name: str) -> None:
     before, after = own_rows(frame)[0], own_rows(frame.assign(**{name: -frame[name]}))[0]
     names = {"hindsight_name": "", "free_name": "", "fitted_on": ""}
     assert [repr(row._replace(**names)) for row in before] == [repr(row._replace(**names)) for row in after]
+
+
+def test_columns_of_one_name_are_refused() -> None:
+    """As a merge of frames may leave them."""
+    frame = own_frame()
+    with pytest.raises(InputError, match="a column must have a name of its own"):
+        own_rows(pd.concat([frame, frame[["sure"]]], axis=1))
