@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from threading import Event, Thread
 from time import monotonic
@@ -93,12 +93,14 @@ def waiting(what: str) -> Iterator[None]:
     end = Event()
     # The context tells a notebook in which cell this is shown.
     clock = Thread(target=copy_context().run, args=(_show_seconds, what, end), daemon=True)
-    clock.start()
     try:
+        with suppress(RuntimeError):  # no thread is free: the work goes on without a clock
+            clock.start()
         yield
     finally:
         end.set()
-        clock.join()
+        if clock.ident is not None:
+            clock.join()
 
 
 def _show_seconds(what: str, end: Event) -> None:

@@ -299,6 +299,9 @@ FOREIGN = {
     "certificate must be of the scores that are drawn, got .* wrong of .* beside .* of .* here; draw the scores": {
         "certificate": certify.certify(SCORE, np.where(SCORE == 1.0, ~RIGHT, RIGHT) | (SCORE > 0.7), alpha=0.3)
     },
+    "certificate must be of the scores that are drawn, got .* at the first level tried, which no score here has": {
+        "certificate": certify.certify(np.arange(300) % 7, RIGHT, alpha=0.05)
+    },
     "certificate must be of one gate, which has a threshold, got that of the rate hallucination_rate": {
         "certificate": certify.Certificate(None, (), 0.0, (NAMED,), None, 0.1, "single", 1, 1, 300, "")
     },

@@ -1302,3 +1302,30 @@ def test_the_fused_gate_has_its_line() -> None:
     assert "fused gate" in {row[0].text for row in table.rows}
     said = replay.decide(trace, always_answer(fused))
     np.testing.assert_array_equal(here.signals.score["fused gate"], said.tables.evidence.fused[0])
+
+
+@pytest.mark.slow
+def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path: Path) -> None:
+    """Of another arm, or of candidates that a sequence did not reach."""
+    trace = labelled(3, {"tune": 80, "certify": 120})
+    result = tune(trace, trials=4)
+    certified = certify_policy(trace, result.policy, targets={RISK: 0.8})
+    of_arm = replace(result, settings={**result.settings, "arm": "dense"})
+    with pytest.raises(ValueError, match="certification must be of arm dense, which the page judges, got hybrid"):
+        of_arm.report(tmp_path / "page.html", certification=certified)
+    table = pd.DataFrame({"policy_id": ["first", result.policy.policy_id], "tested": [True, False]})
+    stopped = certified._replace(policy=None, table=table)
+    with pytest.raises(ValueError, match="certification must be of the selected policy"):
+        result.report(tmp_path / "page.html", certification=stopped)
+
+
+def test_no_certificate_is_proposed_on_cases_that_a_policy_learned_from(tmp_path: Path) -> None:
+    """By hand as by a study: the next step names no split certify that the policy was fitted on."""
+    trace = labelled(3, {"tune": 80, "certify": 120})
+    for split in ("tune", "certify"):
+        fitted = fit_decision(trace.split(split), Policy.load())
+        policies = {"defaults": Policy.load(), "tuned": fitted}
+        page = write_report(trace.split(split), policies, out=tmp_path / "page.html")
+        assert "Certify tuned on split certify" not in page.read_text(encoding="utf-8"), split
+    page = write_report(trace, policies, out=tmp_path / "page.html")
+    assert "Certify tuned on split certify" not in page.read_text(encoding="utf-8")

@@ -679,14 +679,20 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     """
     _check_gate(certificate)
     alphas = [promise.alpha for promise in certificate.promises]
-    if target is not None and any(alpha != target for alpha in alphas):
+    if target is not None and not np.allclose(alphas, target, rtol=1e-9, atol=0.0):
         msg = f"target must be the certified one, got {target:g} beside {alphas[0]:g}; certify at alpha={target:g}."
         raise ValueError(msg)
     remedy = "draw the scores that it was made on, all of its split"
     if (size := _curve_cases(curve)) != certificate.cases:
         msg = f"certificate must be of the {size:,} cases that are drawn, got one of {certificate.cases:,}; {remedy}."
         raise ValueError(msg)
-    if (at := certificate.threshold) is not None:
+    if (at := certificate.threshold) is None:  # its promise is of the first level that was tried, one of the curve's
+        levels = {*zip(curve.k.tolist(), curve.n.tolist(), strict=True)}
+        if odd := [promise for promise in certificate.promises if promise.n and (promise.k, promise.n) not in levels]:
+            value = f"{odd[0].k:g} wrong of {odd[0].n} at the first level tried, which no score here has"
+            msg = f"certificate must be of the scores that are drawn, got {value}; {remedy}."
+            raise ValueError(msg)
+    else:
         counts = {(int(k), int(n)) for k, n in zip(curve.k[curve.at == at], curve.n[curve.at == at], strict=True)}
         (promise,) = certificate.promises
         if (promise.k, promise.n) not in counts:

@@ -338,7 +338,10 @@ class TuneResult:
         if certification is None:
             return self.policies, ""
         own, certified = self.policy.policy_id, certification.policy
-        tested = {certified.policy_id} if certified is not None else {*certification.table["policy_id"]}
+        # Of a sequence the table lists candidates after the first that fails too, which were not tested.
+        table, without_look = certification.table, not certification.certificate.looks
+        refused = {*table["policy_id"][table["tested"] | without_look]}
+        tested = refused if certified is None else {certified.policy_id}
         if own not in tested:
             msg = (
                 f"certification must be of the selected policy {own}, got that of {', '.join(sorted(tested))}; write "
@@ -347,6 +350,10 @@ class TuneResult:
             raise ValueError(msg)
         if certified is None:
             return self.policies, certification.certificate.reason
+        arm, own_arm = (certified.certificate or {}).get("arm"), self.settings["arm"] or self.judged_on.arms[0]
+        if arm != own_arm:
+            msg = f"certification must be of arm {own_arm}, which the page judges, got {arm}; certify arm={own_arm!r}."
+            raise ValueError(msg)
         return {name: certified if policy.policy_id == own else policy for name, policy in self.policies.items()}, ""
 
     def cockpit(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,8 @@ from raglab.values import Status
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from raglab.store.traces import StudyTrace
 
 TUNED = "tuned"  # name of the policy that a page is about
 MOST_SLICES = 20
@@ -325,6 +327,9 @@ def write_report(
     in_sample = tuple(name for name, row in learned.items() if row.k) if study is None else study.in_sample
     held_out = trace.counted().get("certify")
     n_certify = study.n_certify if study is not None else None if held_out is None else held_out.get("ok", 0)
+    if study is None and n_certify is not None:  # cases that the subject learned from certify nothing
+        (own,) = trace_learned([judged.policies[judged.subject]], cast("StudyTrace", trace).split("certify"))
+        n_certify = None if own.k or own.unknown else n_certify
     refusal = "" if study is None else study.refusal
     judged = judged._replace(
         targets=goal.targets, in_sample=in_sample, learned=learned, n_certify=n_certify, refusal=refusal
