@@ -51,6 +51,7 @@ AT_ONE_PLACE = {
     "raglab.decision.answer_text._PRINTED",  # at the beginning of a text
     "raglab.extensions.clarification.contents_layouts._LED",  # at one place of a line of at most 400 characters
     "raglab.extensions.graph_table.quantities._JOINT",
+    "raglab.extensions.league.adarague._FOLDER",  # of the whole name of a folder
     "raglab.extensions.graph_table.table_records._OPERATIONS",  # of 1,000 characters of a question
 }
 

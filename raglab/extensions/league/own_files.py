@@ -67,7 +67,7 @@ def own_table(source: Path | pd.DataFrame) -> OwnTable:
     where, name, frame, notes = _frame(source)
     if not len(frame):
         raise input_error(where, "a table must hold rows", "add them: one object a line in JSON lines", "none")
-    frame = frame.rename(columns=str).reset_index(drop=True)
+    frame = frame.set_axis([str(head) for head in frame], axis=1).reset_index(drop=True)
     if repeated := sorted(set(frame.columns[frame.columns.duplicated()])):
         rule, value = "a column must have a name of its own", f"several of {', '.join(repeated)[:SHOWN_NAMES]}"
         raise input_error(where, rule, "rename or drop them", value)

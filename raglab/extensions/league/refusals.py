@@ -83,7 +83,7 @@ _ANSWERS = {
 }
 _REFUSAL = re.compile("|".join(_REFUSALS.values()))
 _ANSWER = re.compile("|".join(_ANSWERS.values()))
-_LIST = re.compile(r"context \d|\d+[.)\]:] ")  # a verdict a passage: one that holds the answer is enough
+_LIST = re.compile(r"context \d|(?<!\d)\d+[.)\]:] ")  # a verdict a passage: one that holds the answer is enough
 
 
 def answer_vote(reply: str) -> float:
