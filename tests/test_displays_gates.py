@@ -183,10 +183,13 @@ def test_sweep_tries_every_threshold() -> None:
 
 
 def test_sweep_without_labels_refuses_what_would_be_right() -> None:
-    """Where no labels are given, those who could be answered rightly are the ones that should be."""
-    one = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE).frame()
-    two = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, label=np.where(RIGHT, "ok", "refuse")).frame()
-    assert one.equals(two)
+    """Without labels, those who could be answered rightly are the ones that should be, as the legend says."""
+    one = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE)
+    two = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, label=np.where(RIGHT, "ok", "refuse"))
+    assert one.frame().equals(two.frame())
+    sizes = [str(shown.lines_[1].get_label()) for shown in (one, two)]
+    assert sizes == [f"false refusal (n = {RIGHT.sum()} {of})" for of in ("that would be right", "answerable")]
+    assert ["of those that would be right" in shown._repr_html_() for shown in (one, two)] == [True, False]
 
 
 def test_sweep_of_a_policy_s_threshold() -> None:
@@ -246,7 +249,7 @@ def test_every_curve_states_its_cases() -> None:
     assert labels == ["a (n = 300 cases, 7 without a score)", "b (n = 40 cases)"]
     assert "a (n = 300 cases" in first._repr_html_()
     sweep = [str(line.get_label()) for line in ThresholdSweepDisplay.from_predictions(RIGHT, score).lines_]
-    sizes = f"n = 0 to {293} answered", f"n = {RIGHT.sum()} answerable", "n = 300 cases"
+    sizes = f"n = 0 to {293} answered", f"n = {RIGHT.sum()} that would be right", "n = 300 cases"
     assert [label[label.index("(") + 1 : -1] for label in sweep] == list(sizes)
     assert "(300 cases)" in str(
         ReliabilityDisplay.from_predictions(RIGHT, SCORE).line_.axes.get_legend().get_texts()[0]

@@ -282,6 +282,11 @@ class TestTables:
         assert all(f"| `{name}` | " in generated["reference/metrics.md"] for name in RATE_TABLE)
         assert all(f"| {name} | " in generated["reference/loaders.md"] for name in FORMATS)
 
+    def test_the_units_of_own_signals(self, generated: dict[str, str]) -> None:
+        """The same table on the page that a reader of the files sees."""
+        assert tables.units_table() in generated["reference/signals.md"]
+        assert tables.units_table() in (DOCS / "howto" / "own_signals.md").read_text(encoding="utf-8")
+
     def test_a_row_that_is_added_is_on_the_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nothing is written by hand."""
         monkeypatch.setitem(RATE_TABLE, "deferral_rate", RATE_TABLE["coverage"])

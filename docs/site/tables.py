@@ -132,7 +132,6 @@ def signals_page() -> str:
         (code(row.name), row.meaning, value_range(row.unit), DIRECTIONS[row.direction], STAGES[row.stage])
         for row in BUILT_IN
     ]
-    units = [(code(name), f"{number(unit.low)} to {number(unit.high)}") for name, unit in UNITS.items()]
     return page(
         "Signals",
         "A signal is a number for each question, measured once and free of thresholds (rule S2.15). Every one can be "
@@ -142,8 +141,14 @@ def signals_page() -> str:
         "## Units of signals of your own",
         "`unit=` may be one of these names, or any other words, which then have no range. "
         "How to add a signal: [signals and gates of your own](../howto/own_signals.md).",
-        table(("unit", "range"), units),
+        units_table(),
     )
+
+
+def units_table() -> str:
+    """Units that have a name, with their ranges."""
+    units = [(code(name), f"{number(unit.low)} to {number(unit.high)}") for name, unit in UNITS.items()]
+    return table(("unit", "range"), units)
 
 
 def metrics_page() -> str:

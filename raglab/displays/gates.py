@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SWEPT = ("hallucination_rate", "false_refusal_rate", "coverage")
 ENDS = ("", "_k", "_n", "_low", "_high")  # of a rate's columns
+RIGHT = "that would be right"  # cases that a false refusal is one of, where none has a label
 
 
 @dataclass(eq=False, repr=False)
@@ -41,6 +42,7 @@ class ThresholdSweepDisplay(FrameDisplay):
       level: of the intervals.
       rows: a step, ascending: `low`, `high`, and of each rate the value, `_k`, `_n`, `_low` and `_high`.
       threshold: path of the threshold, and its unit in brackets.
+      share_of: rate -> the cases that it is a share of, where they are not those of `metrics.RATE_TABLE`.
       name: score of the threshold, or its unit, in brackets on the axis.
     """
 
@@ -49,6 +51,7 @@ class ThresholdSweepDisplay(FrameDisplay):
     certificate: Certificate | None = None
     level: float = 0.95
     threshold: str = "(unit of the score)"
+    share_of: Mapping[str, str] = field(default_factory=dict)
 
     SIZE: ClassVar = (8.6, 4.4)
 
@@ -72,7 +75,7 @@ class ThresholdSweepDisplay(FrameDisplay):
           correct: right if answered, [Q].
           scores: higher is surer, [Q]; NaN is always refused.
           label: statuses, codes or names, [Q]; a false refusal is one of a case labelled ok. Where not given it is one
-            of a case that would be right.
+            of a case that would be right, and the legend says so.
           targets: rate -> highest value.
           certificate: of `raglab.certify.certify` for these scores.
           level: of the intervals, in (0, 1).
@@ -88,6 +91,7 @@ class ThresholdSweepDisplay(FrameDisplay):
         labelled = correct if label is None else _codes("label", label) == Status.ok
         answered = _check_curve(metrics.risk_coverage(correct, scores), "scores")
         steps = _gate_steps(answered, metrics.risk_coverage(labelled, scores), np.asarray(labelled), level)
+        steps.attrs["share_of"] = {"false_refusal_rate": RIGHT} if label is None else {}
         return cls.from_steps(steps, targets=targets, certificate=certificate, level=level, name=name, ax=ax, **style)
 
     @classmethod
@@ -122,7 +126,8 @@ class ThresholdSweepDisplay(FrameDisplay):
         _check_steps(steps, rates, targets or {}, certificate)
         rows = steps[["low", "high", *(f"{rate}{end}" for rate in rates for end in ENDS)]].reset_index(drop=True)
         threshold = _threshold_text(steps) or cls.threshold
-        return cls(rows, rates, targets or {}, certificate, level, threshold, name=name).plot(ax, **style)
+        share_of = steps.attrs.get("share_of", {})
+        return cls(rows, rates, targets or {}, certificate, level, threshold, share_of, name=name).plot(ax, **style)
 
     def _draw(self, style: Style) -> list[Any]:
         on, edges, lines = self.ax_, self._edges(), []
@@ -131,7 +136,8 @@ class ThresholdSweepDisplay(FrameDisplay):
             value, low, high = (self.rows[f"{rate}{end}"].to_numpy(np.float64) for end in ("", "_low", "_high"))
             colour = canvas.SWEEP_INKS[rate]
             on.stairs(high, edges, baseline=low, fill=True, color=colour, **canvas.BAND)
-            size = canvas.size_text(self.rows[f"{rate}_n"], RATE_TABLE[rate].share_of.replace("all", "cases"))
+            of = self.share_of.get(rate) or RATE_TABLE[rate].share_of.replace("all", "cases")
+            size = canvas.size_text(self.rows[f"{rate}_n"], of)
             label = f"{canvas.rate_label(rate)} ({size})"
             look: Style = {"color": colour, "linewidth": 1.5, "baseline": None, "label": label}
             lines.append(on.stairs(value, edges, **look | style))
@@ -176,6 +182,7 @@ class ThresholdSweepDisplay(FrameDisplay):
         columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
         columns |= {canvas.rate_label(rate): rate_cells(self.rows, rate, f"{rate}_") for rate in self.rates}
         caption = f"threshold {f'on {self.name}' if self.name else self.threshold}"
+        caption += "".join(f"; {canvas.rate_label(rate)}: of those {of}" for rate, of in self.share_of.items())
         caption += f"; certificate: {self.certificate.reason}" if self.certificate is not None else ""
         return Shown(caption, columns, f"exact {100 * self.level:g} % interval")
 
