@@ -745,9 +745,11 @@ def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_p
     failed = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.01}, looks=looks, again=True).certificate
     assert failed.chosen is None
     assert "look 2 on these cases, at a spent delta of 0.2 together" in failed.reason
+    assert "confidence" not in first.reason.partition("with confidence 0.9; ")[2]
     third = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.3}, looks=looks, again=True).certificate
     assert third.chosen == POLICY.policy_id
     assert "look 3 on these cases, at a spent delta of 0.3 together" in third.reason
+    assert " with confidence 0.9 for this look alone, 0.7 for all 3 looks together; " in third.reason
     with pytest.raises(ValueError, match="certified on once"):
         certify_policy(trace, POLICY, targets={"hallucination_rate": 0.4}, looks=looks)
 

@@ -18,11 +18,12 @@ import pytest
 from hostile_texts import MARKUP, assert_inert
 from labelled import labelled
 from raglab import metrics, replay, robustness
+from raglab.certify import Certificate
 from raglab.displays import tables
 from raglab.displays.boundary import DecisionBoundaryDisplay
 from raglab.html_display import Cell
 from raglab.lab.certificate_checks import check_policy
-from raglab.lab.certification import certify_best, certify_policy
+from raglab.lab.certification import Certification, certify_best, certify_policy
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
@@ -296,18 +297,20 @@ def test_size_limits_what_can_be_certified() -> None:
     """47 answerable cases without an error certify 4.8 %; none answerable certify nothing."""
     ok, refuse = Status.ok, Status.refuse
     here = seen([*range(47), -1.0], [True] * 46 + [False, False], [ok] * 47 + [refuse])
-    text = promises.best_signal_sentence(here)
-    assert "47 answerable cases" in text
-    assert "would certify 4.8 %" in text
-    assert "s at or above 0 answers 47 cases, 1 wrongly" in text
-    assert "nothing can be certified" in promises.best_signal_sentence(seen([1.0], [False], [refuse]))
+    size, best = promises.best_signal_sentences(here)
+    assert size.startswith("Were the 47 answerable cases of this page all answered rightly")
+    assert "would certify 4.8 %" in size
+    assert "s at or above 0 answers 47 cases, 1 wrongly" in best
+    (none,) = promises.best_signal_sentences(seen([1.0], [False], [refuse]))
+    assert none == "No case of this page is labelled ok, so nothing can be certified."
     # A certificate rests on split certify, not on the cases of the page.
-    kept = promises.best_signal_sentence(here, 15)
+    kept, best = promises.best_signal_sentences(here, "this page (split report)", 15)
     assert kept.startswith("Were the 15 answerable cases of split certify all answered rightly")
     assert "would certify 14.2 %" in kept
-    assert (
-        promises.best_signal_sentence(here, 0)
-        == "No case of split certify is labelled ok, so nothing can be certified."
+    assert best.startswith("On this page (split report), one threshold on one signal has an upper bound of")
+    assert "certify" not in best
+    assert promises.best_signal_sentences(here, "this page", 0) == (
+        "No case of split certify is labelled ok, so nothing can be certified.",
     )
 
 
@@ -968,7 +971,9 @@ def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cos
     assert steps[1].text.startswith("Certify tuned on split certify, on which nothing was fitted or chosen.")
     assert steps[1].code.startswith("raglab.certify_policy(trace, policy, targets=")
     refusal = "not certified: hallucination_rate at most 0.01"
-    tested = facts(data._replace(n_certify=15, refusal=refusal), in_sample(study))
+    certificate = Certificate(None, (), 0.0, (), None, 0.1, "single", 1, 1, 15, refusal)
+    failed = Certification(certificate, None, study.costs, {}, NAN, ())
+    tested = facts(data._replace(n_certify=15, failed=failed), in_sample(study))
     assert tested[first.PROMISED].text == f"Nothing: tuned was tested and is {refusal}."
     assert first.LOOK in tested[first.NEXT].text
     assert tested[first.NEXT].code == ""
@@ -979,21 +984,28 @@ def test_the_page_of_a_study_shows_its_certification(tmp_path: Path, monkeypatch
     monkeypatch.setattr(TuneResult, "cockpit_page", lambda _: None)
     trace = labelled(3, {"tune": 80, "certify": 120})
     result = tune(trace, trials=4)
-    opening = {}
+    opening, promised = {}, {}
     for alpha in (None, 0.8, 0.001):
         tested = None if alpha is None else certify_policy(trace, result.policy, targets={RISK: alpha}, again=True)
         page = result.report(tmp_path / "page.html", certification=tested)
-        shown = html.unescape(page.read_text(encoding="utf-8").partition("<nav")[0])
-        opening[alpha] = shown.replace("\xa0", " ")
+        shown = html.unescape(page.read_text(encoding="utf-8")).replace("\xa0", " ")
+        opening[alpha] = shown.partition("<nav")[0]
+        promised[alpha] = shown.partition("What is promised</h3>")[2].partition("</details>")[0]
     proposes = "Certify tuned on split certify"
     assert "Nothing: tuned holds no certificate." in opening[None]
     assert proposes in opening[None]
     assert f"{RISK} ≤ 80 % with 90 % confidence, on questions like the 120 cases that certified it" in opening[0.8]
     assert f"Nothing: tuned was tested and is not certified: {RISK} at most 0.001" in opening[0.001]
     assert not any(proposes in opening[alpha] for alpha in (0.8, 0.001))
+    assert [alpha for alpha in opening if "No target is stated" in promised[alpha]] == []
+    assert "Certified on 120 cases" in promised[0.8]
+    assert f"is not certified: {RISK} at most 0.001" in promised[0.001]
     of_another = certify_policy(trace, always_answer(result.policy), targets={RISK: 0.9}, again=True)
     with pytest.raises(ValueError, match="certification must be of the selected policy"):
         result.report(tmp_path / "page.html", certification=of_another)
+    rule = "certification must be what .* returned, got Certificate; give that result whole"
+    with pytest.raises(TypeError, match=rule):
+        result.report(tmp_path / "page.html", certification=of_another.certificate)  # type: ignore[arg-type]
 
 
 def test_signals_of_the_trace_are_judged_beside_the_built_in_ones() -> None:
@@ -1158,19 +1170,57 @@ def test_without_a_certificate_the_data_it_needs_are_named() -> None:
     table = shown[-1]
     assert isinstance(table, tables.ReportTable)
     assert texts[0].startswith("The command raglab certify tests whether a policy keeps stated targets")
-    assert texts[1].startswith("false_refusal_rate ≤ 10.0 % needs 22 answerable cases without an error")
-    assert texts[2].startswith("hallucination_rate ≤ 1.0 % needs 230 answered cases without an error, 388 with one")
+    here_is = "On this page (split report), "
+    assert texts[1].startswith(f"{here_is}false_refusal_rate ≤ 10.0 % needs 22 answerable cases without an error")
+    assert texts[2].startswith(f"{here_is}hallucination_rate ≤ 1.0 % needs 230 answered cases without an error, 388 ")
     assert {row[0].text for row in table.rows} == {"confidence", "top-1 cosine", "-best l2", "gap"}
     assert "for a risk of 5 % (1 % is beyond so few cases)" in table.caption
+
+
+def test_a_certification_that_failed_is_shown_with_what_it_lacks() -> None:
+    """Its own targets, counts and bounds in place of a usual target, and the labelled questions that are missing."""
+    policy = Policy.load().replace("similarity.min_similarity", 0.1)
+    failed = certify_policy(wide_trace(60, "certify", seed=5), policy, targets={RISK: 0.01})
+    here = whole(wide_trace(300, "report", seed=3), policy)._replace(failed=failed, n_certify=42)
+    reason, table, need, size, best, diagnosis = promises.certificate_blocks(here)
+    (promise,) = failed.certificate.promises
+    assert failed.policy is None
+    assert isinstance(table, tables.ReportTable)
+    assert table.head == ["target", "when tested", "upper bound, 90 %"]
+    (row,) = table.rows
+    assert [row[0].text, row[1].small] == [f"{RISK} ≤ 1 %", f"{promise.k:g}/{promise.n}"]
+    assert row[2].text == tables.percent(promise.bound)
+    texts = [block.text for block in (reason, need, size, best) if isinstance(block, blocks.Text)]
+    assert texts[0].startswith("mine was to be certified on the 60 cases to certify on (split certify, ")
+    assert failed.certificate.reason in texts[0]
+    assert re.search(r"about [\d,]+ more labelled questions, since \d+ of 60 count here", texts[1])
+    assert texts[2].startswith("Were the 42 answerable cases of split certify")
+    assert texts[3].startswith("On this page (split report), ")
+    assert isinstance(diagnosis, tables.ReportTable)
+    assert "on this page (split report), for a risk of 5 % (1 % is beyond" in diagnosis.caption
+    untested = failed._replace(certificate=replace(failed.certificate, looks=0), needs={})
+    kinds = [block.kind for block in promises.certificate_blocks(here._replace(failed=untested))]
+    assert kinds == ["text", "text", "text", "table"]  # no counts where nothing was tested
+
+
+def test_the_confidence_of_a_further_look_is_that_of_all_too(certified: Policy) -> None:
+    """The first look states one confidence, a later one that of all looks beside it."""
+    later = certified.replace("certificate", dict(certified.certificate or {}) | {"looks": 3, "spent": 0.3})
+    trace = wide_trace(300, "report", seed=3)
+    line, _ = promises.promise_line(whole(trace, later))
+    assert "with 90 % confidence for this test alone, 70 % for all 3 together, on questions like" in line
+    assert "for this test alone" not in promises.promise_line(whole(trace, certified))[0]
 
 
 def test_without_targets_the_lowest_usual_risk_within_reach_is_shown() -> None:
     """No default target; on the cases it was tuned on a policy's counts promise nothing."""
     here = whole(wide_trace(300, "report", seed=3), Policy.load())
-    _, need, _, table = promises.certificate_blocks(here)
+    _, need, *_, table = promises.certificate_blocks(here)
     assert isinstance(need, blocks.Text)
     assert isinstance(table, tables.ReportTable)
-    assert need.text.startswith("No target is stated; of a usual one, as an example: hallucination_rate ≤ 5.0 % needs")
+    assert need.text.startswith(
+        "No target is stated; of a usual one, as an example: on this page (split report), hallucination_rate ≤ 5.0 %"
+    )
     assert "for a usual risk of 5 %. AUROC, 0 to 1" in table.caption
     texts = [one.text for one in promises.certificate_blocks(here._replace(in_sample=("mine",))) if one.kind == "text"]
     assert not any("needs" in text for text in texts)

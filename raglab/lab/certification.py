@@ -37,6 +37,7 @@ from raglab.lab.certification_notes import (
     JudgedCases,
     certificate_notes,
     certificate_reason,
+    look_confidence,
     look_sentence,
     missing_candidates,
     threshold_text,
@@ -322,7 +323,7 @@ def _certification(
     if terms.divisor > 1:
         sentence += f"; tested at {terms.level:.3g}, as one of {terms.divisor:,} that these cases may have chosen"
     first, untested = _first_tested(offered, tried, order, terms, len(held_out)) if is_family else ("", ())
-    judged = JudgedCases(counts.basis, alone, sentence, len(tried), len(offered), first)
+    judged = JudgedCases(counts.basis, alone, sentence, len(tried), len(offered), first, look_confidence(look))
     tests = tested.failed or tested.promises
     reason = certificate_reason(tests, tested.binding, delta, order.method, judged, certified=tested.certified)
     needs = data_needs(tested.promises, terms.level)

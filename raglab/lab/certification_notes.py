@@ -32,6 +32,7 @@ class JudgedCases(NamedTuple):
     basis: on which they are judged. alone: which are scored by status alone, [Q]. look: sentence of their looks.
     candidates: number of policies that are tested on them, of so many offered. first: thresholds of the first one
     tested where that is not the policy given, "the policy given" where it is; empty where several are given.
+    look_confidence: `look_confidence` of their looks, empty at the first.
     """
 
     basis: Basis
@@ -40,6 +41,14 @@ class JudgedCases(NamedTuple):
     candidates: int = 1
     offered: int = 1
     first: str = ""
+    look_confidence: str = ""
+
+
+def look_confidence(look: Look) -> str:
+    """What a confidence holds for, at a look that is not the first: this look alone, and less for all together."""
+    if look.number == 1:
+        return ""
+    return f" for this look alone, {max(0.0, 1.0 - look.spent):g} for all {look.number} looks together"
 
 
 def look_sentence(look: Look, *, recorded: bool, again: bool) -> str:
@@ -72,7 +81,7 @@ def certificate_reason(
     rates = ", ".join(f"{promise.name} at most {promise.alpha:g}" for promise in promises)
     if certified:
         together = ", together," if len(promises) > 1 else ""
-        return f"{rates}{together} with confidence {1.0 - delta:g}; {binding} binds{cases}"
+        return f"{rates}{together} with confidence {1.0 - delta:g}{judged.look_confidence}; {binding} binds{cases}"
     promise = next(promise for promise in promises if promise.name == binding)
     counts = (
         f"{promise.k:g} of {promise.n}, upper bound {decimals(promise.bound, promise.alpha)}"

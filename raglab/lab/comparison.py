@@ -30,6 +30,8 @@ from raglab.values import counted
 if TYPE_CHECKING:
     import pandas as pd
 
+    from raglab.lab.certification import Certification
+
 COST = "expected_cost"
 BESIDE = "shown beside"  # role of a candidate that did not compete: no reason against what was selected
 LEVEL = 0.95  # of intervals
@@ -213,7 +215,7 @@ class StudyOutcome(NamedTuple):
     unseen: whether the judged cases are others than those tuned on.
     in_sample: names of the policies that were fitted or selected on the judged cases; none where these are unseen.
     n_certify: answerable cases of split certify; None where there is no such split.
-    refusal: reason of a certification of what is selected that failed; '' where none is known.
+    failed: certification of what is selected that certified nothing; None where none is known.
     """
 
     selected: str
@@ -223,7 +225,7 @@ class StudyOutcome(NamedTuple):
     unseen: bool
     in_sample: tuple[str, ...] = ()
     n_certify: int | None = None
-    refusal: str = ""
+    failed: Certification | None = None
 
 
 class PolicyContest(NamedTuple):

@@ -307,13 +307,14 @@ class TuneResult:
             Without it the page knows of no promise, for a study reads no split `certify`.
 
         Raises:
+          TypeError: what is no certification.
           ValueError: a certification of another policy.
 
         Example: `result.report("report.html", certification=raglab.certify_policy(trace, result.policy, targets=goal))`
         """
         from raglab.lab.report.page import write_report
 
-        policies, refusal = self._certified_policies(certification)
+        policies, failed = self._certified_policies(certification)
         frozen = self.cockpit_page()
         no_cockpit = "The page has no cockpit: it is in raglab/extensions/cockpit, which is not installed."
         return write_report(
@@ -324,7 +325,7 @@ class TuneResult:
             flat_ranges=self.flat_ranges,
             trials=self.trials,
             notes=self.notes if frozen is not None else (*self.notes, no_cockpit),
-            study=self.outcome._replace(refusal=refusal),
+            study=self.outcome._replace(failed=failed),
             costs=self.goal.costs,
             targets=self.goal.targets,
             min_coverage=self.goal.min_coverage,
@@ -333,10 +334,18 @@ class TuneResult:
             cockpit=frozen,
         )
 
-    def _certified_policies(self, certification: Certification | None) -> tuple[Mapping[str, Policy], str]:
-        """Named policies, the selected one with its certificate, and why none was given where the test failed."""
+    def _certified_policies(
+        self, certification: Certification | None
+    ) -> tuple[Mapping[str, Policy], Certification | None]:
+        """Named policies, the selected one with its certificate, and the certification where it certified nothing."""
+        from raglab.lab.certification import Certification
+
         if certification is None:
-            return self.policies, ""
+            return self.policies, None
+        if not isinstance(certification, Certification):
+            rule = "certification must be what raglab.certify_policy or raglab.certify_best returned"
+            msg = f"{rule}, got {type(certification).__name__}; give that result whole, not a part of it."
+            raise TypeError(msg)
         own, certified = self.policy.policy_id, certification.policy
         # Of a sequence the table lists candidates after the first that fails too, which were not tested.
         table, without_look = certification.table, not certification.certificate.looks
@@ -349,12 +358,13 @@ class TuneResult:
             )
             raise ValueError(msg)
         if certified is None:
-            return self.policies, certification.certificate.reason
+            return self.policies, certification
         arm, own_arm = (certified.certificate or {}).get("arm"), self.settings["arm"] or self.judged_on.arms[0]
         if arm != own_arm:
             msg = f"certification must be of arm {own_arm}, which the page judges, got {arm}; certify arm={own_arm!r}."
             raise ValueError(msg)
-        return {name: certified if policy.policy_id == own else policy for name, policy in self.policies.items()}, ""
+        named = {name: certified if policy.policy_id == own else policy for name, policy in self.policies.items()}
+        return named, None
 
     def cockpit(self) -> str:
         """HTML page of the tuned policy against the default one, whose thresholds move without a kernel.

@@ -330,9 +330,9 @@ def write_report(
     if study is None and n_certify is not None:  # cases that the subject learned from certify nothing
         (own,) = trace_learned([judged.policies[judged.subject]], cast("StudyTrace", trace).split("certify"))
         n_certify = None if own.k or own.unknown else n_certify
-    refusal = "" if study is None else study.refusal
+    failed = None if study is None else study.failed
     judged = judged._replace(
-        targets=goal.targets, in_sample=in_sample, learned=learned, n_certify=n_certify, refusal=refusal
+        targets=goal.targets, in_sample=in_sample, learned=learned, n_certify=n_certify, failed=failed
     )
     _check_trials(trials)
     page = Path(out)

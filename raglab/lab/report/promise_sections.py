@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from raglab.html_display import Cell, Mark
 from raglab.lab.answer_basis import basis_conflict, basis_kind
 from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
 from raglab.lab.certification_cases import SPLITS
-from raglab.lab.certification_needs import need_line
+from raglab.lab.certification_needs import need_line, need_note
 from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import COST, asking_note
 from raglab.lab.decision_fitting import tells_apart
@@ -36,6 +36,9 @@ from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
 from raglab.metrics import OBJECTIVES
 from raglab.values import Status
+
+if TYPE_CHECKING:
+    from raglab.lab.certification import Certification
 
 MOST_ROWS = 20  # of the table of groups
 MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}
@@ -62,7 +65,7 @@ def promise_line(judged: ReportData) -> tuple[str, Mark]:
     if certificate is None:
         text = f"Nothing: {subject} holds no certificate. What this page shows holds for its cases, not for others."
         return text, ""
-    delta = float(certificate["delta"])
+    delta, looks = float(certificate["delta"]), int(certificate["looks"])
     rates = " and ".join(_promise(promise) for promise in certificate["promises"])
     together = ", all together," if len(certificate["promises"]) > 1 else ""
     retest, _ = _retest_blocks(judged, certificate)
@@ -74,8 +77,11 @@ def promise_line(judged: ReportData) -> tuple[str, Mark]:
     else:
         again = f" Its cases were judged by {certificate['basis']}."
         again += "" if retest is None else f" {RETESTS[retest.verdict]}"
+    sure = f"{_confidence(delta)} confidence"
+    if looks > 1:
+        sure += f" for this test alone, {_confidence(min(1.0, float(certificate['spent'])))} for all {looks} together"
     text = (
-        f"{rates}{together} with {_confidence(delta)} confidence, on questions like the "
+        f"{rates}{together} with {sure}, on questions like the "
         f"{certificate.get('cases', DASH)} cases that certified it ({_look(certificate)}).{again}"
     )
     return text, "bad" if conflict else "" if retest is None else MARKS.get(retest.verdict, "")
@@ -127,7 +133,8 @@ def _certificate_blocks(judged: ReportData) -> list[Block]:
         again = f"It is look {looks} on those cases: some promise among the {looks} may break with probability {worst}."
         blocks.append(Text(again, warning=True))
     retest, notes = _retest_blocks(judged, certificate)
-    return [*blocks, _promises(certificate, retest, _confidence(float(certificate["delta"]))), *notes]
+    table = _promises(certificate["promises"], retest, _confidence(float(certificate["delta"])), judged.place)
+    return [*blocks, table, *notes]
 
 
 def _group_blocks(judged: ReportData) -> list[Block]:
@@ -137,14 +144,14 @@ def _group_blocks(judged: ReportData) -> list[Block]:
     if model is None or model.groups is None:
         return []
     certificate = own_certificate(judged)
-    stated = judged.targets if certificate is None else {row["name"]: row["alpha"] for row in certificate["promises"]}
+    stated = _targets(judged) if certificate is None else {row["name"]: row["alpha"] for row in certificate["promises"]}
     targets = {name: alpha for name, alpha in stated.items() if name in OBJECTIVES and alpha > 0.0}
     targets = targets or {"hallucination_rate": _alpha(len(judged.signals.right), None)}
     frame = group_rates(judged.replayed, policy, model.groups.attribute, targets=targets, arm=judged.arm)
     frame = frame.sort_values("cases", ascending=False, kind="stable")
     caption = (
-        f"Observed rates by {model.groups.attribute} on this page, each with its 95 % interval, and what a promise for "
-        f"that group alone would need. {COMMON}"
+        f"Observed rates by {model.groups.attribute} on {judged.place}, each with its 95 % interval, and what a "
+        f"promise for that group alone would need. {COMMON}"
     )
     shown = frame.head(MOST_ROWS)
     more = f" The {len(frame) - MOST_ROWS} rows of fewer cases are left out." if len(frame) > MOST_ROWS else ""
@@ -176,10 +183,19 @@ def _retest_blocks(judged: ReportData, certificate: Mapping[str, Any]) -> tuple[
     return retest, [text, *(Text(note, warning=True) for note in retest.notes)]
 
 
-def _promises(certificate: Mapping[str, Any], retest: Retest | None, sure: str) -> ReportTable:
-    """A row a promise: as certified, and as re-tested."""
+def _targets(judged: ReportData) -> Mapping[str, float]:
+    """Targets of the certification that failed; those of the page where there is none."""
+    if judged.failed is None:
+        return judged.targets
+    return {promise.name: promise.alpha for promise in judged.failed.certificate.promises}
+
+
+def _promises(
+    promises: Sequence[Mapping[str, Any]], retest: Retest | None, sure: str, page: str, *, is_kept: bool = True
+) -> ReportTable:
+    """A row a promise, or a target that was tested in vain: as certified, and as re-tested."""
     rows = []
-    for place, promise in enumerate(certificate["promises"]):
+    for place, promise in enumerate(promises):
         k, n = float(promise["k"]), int(promise["n"])
         shown = decimals if promise["name"] == COST else percent
         row = [
@@ -196,32 +212,51 @@ def _promises(certificate: Mapping[str, Any], retest: Retest | None, sure: str) 
                 Cell(str(retest_row["verdict"]), mark=MARKS.get(retest_row["verdict"], "")),
             ]
         rows.append(row)
-    head = ["promise", "when certified", f"upper bound, {sure}"]
-    head += [] if retest is None else ["on this page", f"lower bound, together, and upper bound, {sure}", "re-test"]
-    return ReportTable("Promises. Bounds are one-sided; of rates they are exact.", head, rows)
+    head = ["promise", "when certified"] if is_kept else ["target", "when tested"]
+    head += [f"upper bound, {sure}"]
+    head += [] if retest is None else [f"on {page}", f"lower bound, together, and upper bound, {sure}", "re-test"]
+    kind = "Promises" if is_kept else "Targets that were tested, counted on the cases of that test"
+    return ReportTable(f"{kind}. Bounds are one-sided; of rates they are exact.", head, rows)
 
 
 def _requirement_blocks(judged: ReportData) -> list[Block]:
     """What a certificate would need, and which signal could carry one."""
-    signals = judged.signals
+    signals, targets = judged.signals, _targets(judged)
+    best = best_signal_sentences(signals, judged.place, judged.n_certify)
+    diagnosed = _diagnosis(signals, targets.get("hallucination_rate"), judged.place)
+    if judged.failed is not None:
+        return [*_failed_blocks(judged.failed, cut_text(judged.subject)), *map(Text, best), diagnosed]
     sure = bound_confidence()
     texts = [f"The command raglab certify tests whether a policy keeps stated targets with {sure} confidence."]
     if judged.in_sample:  # counts of these cases would promise what they cannot
         where = ", which raglab.split deals where there is none" if judged.n_certify is None else ""
         texts.append(f"It takes cases that nothing was tuned on: those of split certify{where}.")
     else:
-        stated = {name: alpha for name, alpha in judged.targets.items() if name in OBJECTIVES and alpha > 0.0}
+        stated = {name: alpha for name, alpha in targets.items() if name in OBJECTIVES and alpha > 0.0}
         usual = _alpha(len(signals.right), None)
         lead = "" if stated else "No target is stated; of a usual one, as an example: "
         for name, alpha in (stated or {"hallucination_rate": usual}).items():
             k, n = rate_counts(judged, name)
-            texts.append(f"{lead}{need_line(name, data_need(alpha, n, k, DELTA))}")
-    texts.append(best_signal_sentence(signals, judged.n_certify))
-    return [*map(Text, texts), _diagnosis(signals, judged.targets.get("hallucination_rate"))]
+            need = need_line(name, data_need(alpha, n, k, DELTA))
+            texts.append(f"{lead}{'o' if lead else 'O'}n {judged.place}, {need}")
+    return [*map(Text, (*texts, *best)), diagnosed]
 
 
-def _diagnosis(signals: AnswerSignals, wanted: float | None) -> ReportTable:
-    """What each signal alone could carry, for the wanted risk or the lowest usual one within reach."""
+def _failed_blocks(failed: Certification, subject: str) -> list[Block]:
+    """A certification that certified nothing: its reason, targets with counts and bounds, and what they lack."""
+    certificate = failed.certificate
+    tested = f"the {certificate.cases:,} cases to certify on (split certify, where the trace has splits)"
+    texts = [f"{subject} was to be certified on {tested} and is {certificate.reason}."]
+    texts += [f"On {tested}, {need_note(name, need, certificate.cases)}" for name, need in failed.needs.items()]
+    if not certificate.looks:  # too few cases for any policy: nothing was counted
+        return [*map(Text, texts)]
+    promises = [promise._asdict() for promise in certificate.promises]
+    table = _promises(promises, None, _confidence(certificate.delta), "", is_kept=False)
+    return [Text(texts[0]), table, *map(Text, texts[1:])]
+
+
+def _diagnosis(signals: AnswerSignals, wanted: float | None, place: str) -> ReportTable:
+    """What each signal alone could carry on the page, for the wanted risk or the lowest usual one within reach."""
     alpha = _alpha(len(signals.right), wanted)
     frame = diagnosis(signals.right, signals.score, alpha, DELTA)
     constant = [name for name, score in signals.score.items() if not tells_apart(score)]
@@ -238,8 +273,9 @@ def _diagnosis(signals: AnswerSignals, wanted: float | None) -> ReportTable:
     usual = "" if wanted else "usual "
     beyond = f" ({100 * wanted:g} % is beyond so few cases)" if wanted is not None and alpha > wanted else ""
     caption = (
-        f"What each signal alone could carry, for a {usual}risk of {100 * alpha:g} %{beyond}. AUROC, 0 to 1, with its "
-        "95 % interval: right against wrong cases if all were answered. A dash: the signal is the same in every case, "
+        f"What each signal alone could carry on {place}, for a {usual}risk of {100 * alpha:g} %{beyond}. "
+        "AUROC, 0 to 1, with its 95 % interval: right against wrong cases if all were answered. "
+        "A dash: the signal is the same in every case, "
         "or not measured. A name with a minus: less of it is surer. "
         "Smallest usable coverage: with fewer answers even no error certifies the risk. Then the risk there, and the "
         "lowest at any larger coverage. Chance: the probability that as many other cases certify the signal's best "
@@ -260,32 +296,35 @@ def _alpha(n: int, wanted: float | None) -> float:
     return lowest if not wanted else max(wanted, lowest)
 
 
-def best_signal_sentence(signals: AnswerSignals, n_certify: int | None = None) -> str:
-    """The best that cases and signals could certify at all, in words.
+def best_signal_sentences(
+    signals: AnswerSignals, place: str = "this page", n_certify: int | None = None
+) -> tuple[str, ...]:
+    """The best that cases and signals could certify at all, in words; each sentence names its cases.
 
     Args:
+      place: the page, with the split of its cases.
       n_certify: answerable cases of split certify, on which a certificate rests; the cases here where there is none.
     """
     n_ok = int((signals.label == Status.ok).sum()) if n_certify is None else n_certify
-    where = "" if n_certify is None else " of split certify"
+    where = place if n_certify is None else "split certify"
     if not n_ok:
-        return f"No case {where.strip() or 'here'} is labelled ok, so nothing can be certified."
+        return (f"No case of {where} is labelled ok, so nothing can be certified.",)
     reach, bound = best_bound(signals)
     text = (
-        f"Were the {n_ok} answerable cases{where} all answered rightly and nothing else answered, they would certify "
-        f"{percent(float(metrics.upper_bound(0, n_ok, DELTA)))}."
+        f"Were the {n_ok} answerable cases of {where} all answered rightly and nothing else answered, they would "
+        f"certify {percent(float(metrics.upper_bound(0, n_ok, DELTA)))}."
     )
     if np.isnan(bound):
-        return text
+        return (text,)
     can = ~np.isnan(signals.score[reach.signal])
     wrong, answered = int((can & ~signals.right).sum()), int(can.sum())
     free = float(metrics.upper_bound(wrong, answered, DELTA))
     if bound >= free:
-        return f"{text} No threshold on one signal comes lower than always answering, {percent(free)}."
-    return (
-        f"{text} One threshold on one signal comes to {percent(bound)} at best, always answering to {percent(free)}: "
-        f"{reach.signal} at or above {number_text(reach.threshold)} answers {reach.answered} cases, "
-        f"{reach.wrong} wrongly (chosen on these cases, so it flatters)."
+        return text, f"On {place}, no threshold on one signal has a lower bound than always answering, {percent(free)}."
+    return text, (
+        f"On {place}, one threshold on one signal has an upper bound of {percent(bound)} at best, always answering one "
+        f"of {percent(free)}: {reach.signal} at or above {number_text(reach.threshold)} answers {reach.answered} "
+        f"cases, {reach.wrong} wrongly (chosen on these cases, so it flatters)."
     )
 
 

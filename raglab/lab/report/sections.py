@@ -78,10 +78,12 @@ from raglab.lab.slice_rates import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.metrics import LABELS, OUTCOMES
 from raglab.policy_sections import EXPECTED_COST, ModelSection
 from raglab.store.policies import Policy
-from raglab.values import Status
+from raglab.values import NONE, Status
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from raglab.lab.certification import Certification
 
 
 class ReportData(NamedTuple):
@@ -91,7 +93,7 @@ class ReportData(NamedTuple):
     tuned policy where there is one; decisions: of these. table: of `replay.sweep`, the policies' names as index.
     targets: that the user stated. in_sample: policies that were fitted or chosen on the cases of the page. learned: by
     name, from how many of these cases each policy learned, where its own record says so. n_certify: answerable cases
-    of split certify; None where none is known. refusal: reason of a certification of the subject that failed, '' where
+    of split certify; None where none is known. failed: certification of the subject that certified nothing; None where
     none is known.
     """
 
@@ -108,7 +110,21 @@ class ReportData(NamedTuple):
     in_sample: tuple[str, ...] = ()
     learned: Mapping[str, Learned] = MappingProxyType({})
     n_certify: int | None = None
-    refusal: str = ""
+    failed: Certification | None = None
+
+    @property
+    def refusal(self) -> str:
+        """Reason of the certification that failed, '' where none is known."""
+        return "" if self.failed is None else self.failed.certificate.reason
+
+    @property
+    def place(self) -> str:
+        """The page with the split that its cases belong to."""
+        splits = [cut_text(name) for name in self.trace.counted()]
+        known = [name for name in splits if name != NONE]
+        if not known:
+            return "this page"
+        return f"this page (split{'s' if splits[1:] else ''} {', '.join(splits)})"
 
     @property
     def subject(self) -> str:
