@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
 from numbers import Number
+from pathlib import PurePath
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from raglab.bandit.environments import Table
@@ -155,7 +156,6 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("cases or trace", "frame"): "load it first: questions by raglab.load_cases, hits by raglab.trace_from_frame",
     ("cases or trace", "case"): "put it in a list",
     ("cases", "plain list"): "make a table of them and load it: raglab.load_cases(pandas.DataFrame(rows))",
-    ("frame", "path"): "read it first: pandas.read_csv({})",
     ("frame", "trace"): "a trace needs no conversion: raglab.decide(trace, policy)",
     ("table", "cases"): "they are cases already: use them as they are",
     ("table", "corpus"): "it is a corpus already: use it as it is",
@@ -179,6 +179,14 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("policy file", "mapping"): "make a policy of it: raglab.Policy.from_mapping(mapping)",
     ("policy file", "policy"): "it is loaded already: use it as it is",
     ("policy file", "result"): "give its .policy",
+}
+_READERS = {  # of a table, by the end of its path; any other is read as CSV
+    ".jsonl": "pandas.read_json({}, lines=True)",
+    ".ndjson": "pandas.read_json({}, lines=True)",
+    ".json": "pandas.read_json({})",
+    ".parquet": "pandas.read_parquet({})",
+    ".tsv": "pandas.read_csv({}, sep='\\t')",
+    ".xlsx": "pandas.read_excel({})",
 }
 _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing nearer is known
     "trace": "build one by raglab.build_trace(corpus, cases), or load one by raglab.Trace.load(path)",
@@ -417,6 +425,9 @@ def _kind_message(function: str, name: str, values: Mapping[str, object], kinds:
         return f"{function}: {name} must be {_SINGULAR[wanted]}, got nothing; {_MAKE[wanted].format('')}."
     got = kind_of(value)
     remedy = _REMEDIES.get((wanted, got), _MAKE[wanted]).format(repr(str(value)))
+    if (wanted, got) == ("frame", "path"):
+        reader = _READERS.get(PurePath(str(value)).suffix.lower(), "pandas.read_csv({})")
+        remedy = f"read it first: {reader.format(repr(str(value)))}"
     return f"{function}: {name} must be {_SINGULAR[wanted]}, got {_described(value, got)}; {remedy}."
 
 

@@ -35,7 +35,7 @@ KINDS = {
     "policies": "Policy.load",
     "corpus": "load_corpus",
     "cases": "load_cases",
-    "frame": "pandas.read_csv",
+    "frame": "pandas.read_parquet",
 }
 
 

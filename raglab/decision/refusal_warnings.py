@@ -22,6 +22,7 @@ from raglab.values import Status
 
 LEAST_OK = 10  # cases labelled ok, below which nothing is warned of
 MOST_REFUSED = 0.9  # share of them that one gate may refuse without a warning
+FAR = 0.1  # of the range of a signal's values: a bound further beyond them is of another scale
 REFUSES_ALL = "(?s).*"  # deny pattern of a policy that is meant to refuse every question
 
 
@@ -64,6 +65,47 @@ def refusal_text(decisions: CaseVerdicts) -> str:
     return f"{text}raglab.tune(trace) moves it, raglab.lab.always_answer(policy) has no gate on."
 
 
+def idle_text(decisions: CaseVerdicts) -> str:
+    """That every case is answered and a bound of a signal lies far beyond the values that are there, with both.
+
+    Far is more than a tenth of their range beyond its end, and short of the end of the unit's range, which is stated to
+    gate nothing. Empty where a case is not answered, where fewer than `LEAST_OK` are there or all are labelled ok.
+
+    Args:
+      decisions: in memory, or of shards.
+
+    Source: rule S2.19.
+    """
+    n, ok = len(decisions.status), Status.ok
+    if n < LEAST_OK or (decisions.status != ok).any() or (decisions.label_code == ok).all():
+        return ""
+    first = next(_parts(decisions))
+    for name in decisions.policy.signals:
+        bound = _bound(first, f"{SIGNALS}.{name}") if decisions.policy.value(f"{SIGNALS}.{name}.enabled") else None
+        ends = _ends(decisions, bound.measured) if bound is not None and bound.thresholds else None
+        if bound is None or ends is None:
+            continue
+        unit, aside = first.tables.evidence.known.signal(name).unit, FAR * (ends[1] - ends[0])
+        far = {"min": unit.low < bound.thresholds.get("min", ends[0]) < ends[0] - aside}
+        far["max"] = unit.high > bound.thresholds.get("max", ends[1]) > ends[1] + aside
+        if all(far[key] for key in bound.thresholds):
+            stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
+            seen = f"{bound.label} is {decimals(ends[0])} to {decimals(ends[1])}"
+            text = f"gate {SIGNALS}.{name} fires on none of {n:,} cases, and no other gate does: {stated}, {seen}"
+            return f"{text}; write the bound on the scale of these values, or let raglab.tune(trace) move it."
+    return ""
+
+
+def _ends(decisions: CaseVerdicts, measured: str) -> tuple[float, float] | None:
+    """Least and greatest value of a measurement among all cases; None where no case has one."""
+    ends: list[float] = []
+    for part in _parts(decisions):
+        values = np.asarray(part.measurements(measured), dtype=np.float64)
+        values = values[np.isfinite(values)]
+        ends += [float(values.min()), float(values.max())] if values.size else []
+    return (min(ends), max(ends)) if ends else None
+
+
 def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
     """That several gates together refuse nearly all cases labelled ok; empty where only what has no switch does."""
     gates_only = {name: n for name, n in refusals.items() if name not in {*UNSWITCHED, EXPECTED_COST}}
@@ -75,8 +117,8 @@ def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
 
 
 def warn_of_refusals(decisions: CaseVerdicts) -> None:
-    """Warn where gates refuse nearly all cases labelled ok, see `refusal_text`."""
-    text = refusal_text(decisions)
+    """Warn where gates refuse nearly all cases labelled ok, or a bound gates none: `refusal_text`, `idle_text`."""
+    text = refusal_text(decisions) or idle_text(decisions)
     if text:
         warn_user(f"policy {decisions.policy.policy_id}: {text}")
 

@@ -172,7 +172,7 @@ def check_new_cases(
     (certified,) = learned_cases([policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], by_split)
     if certified.k and not again:
         value = f"{certified.k:,} of {certified.n:,} that the policy was certified on"
-        msg = f"a check must see new cases, got {value}; give others, or say --again."
+        msg = f"a check must see new cases, got {value}; give others, or say again=True (--again)."
         raise ValueError(msg)
     check_basis(certificate["basis"], trace_basis(trace))
     return (learned.doubt,) if learned.doubt else ()

@@ -607,7 +607,7 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
             *splits.notes,
             *label_notes(tuned_on),
             splits.size_note,
-            *refusal_notes(cases, problem.start, tuned),
+            *refusal_notes(cases, problem.start, tuned, entry.policies),
             *answer_notes(splits, judged.basis, search.trials, chosen, judged.missing(policies)),
         ),
         tuned_on=tuned_on,

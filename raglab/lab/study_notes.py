@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.decimals import percent
 from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
-from raglab.decision.refusal_warnings import refusal_text
+from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.expected_cost import CLASSES
 from raglab.lab.acting_gates import bound_text, dropped_gates, dropped_gates_text
@@ -321,12 +321,17 @@ def direction_notes(decided: DecisionCases, names: Collection[str], level: float
     return notes
 
 
-def refusal_notes(cases: Cases, start: Policy, tuned: Policy) -> list[str]:
-    """Policies of a study of which one gate refuses nearly all answerable cases; it warns of them too (rule S2.19)."""
-    named = {start.policy_id: (start, "starts from"), tuned.policy_id: (tuned, "ends with")}
+def refusal_notes(cases: Cases, start: Policy, tuned: Policy, users: Mapping[str, Policy]) -> list[str]:
+    """Policies of a study of which one gate refuses nearly all answerable cases; it warns of them too (rule S2.19).
+
+    So of a bound so far from the values of its signal that it gates no case, also of the policies of the user.
+    """
+    by_user = {policy.policy_id: (policy, f"compares as {name}") for name, policy in users.items()}
+    ends = {start.policy_id: (start, "starts from"), tuned.policy_id: (tuned, "ends with")}
     notes = []
-    for policy, role in named.values():
-        text = refusal_text(decide_policies(cases.held, [policy], cases.arm)[0])
+    for policy_id, (policy, role) in {**by_user, **ends}.items():
+        decisions = decide_policies(cases.held, [policy], cases.arm)[0]
+        text = (refusal_text(decisions) if policy_id in ends else "") or idle_text(decisions)
         if text:
             notes.append(f"The policy that the study {role}: {text}")
             warn_user(notes[-1])

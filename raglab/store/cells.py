@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 2_000_000  # of a frame: twenty seconds and a gigabyte as a trace
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
+_BOOLEAN = (  # a remedy
+    "is it whether the hit or its answer is right? That is a label, no measurement: write the right hits of each "
+    "question into expect_sources_any (docs/howto/own_hits.md); only if it is known before the answer, write "
+    'frame["{column}"].astype(float)'
+)
 _SHOWN = 3  # rows that a message names after the first
 _SHOWN_NAMES = 10  # columns that a message names
 
@@ -277,6 +282,8 @@ def measurement(low: float, high: float, what: str, remedy: str | Callable[[Sequ
             return (remedy if isinstance(remedy, str) else remedy(numbers)).replace("{column}", name)
         if number is not None:
             return "leave the cell empty where it is not known"
+        if isinstance(cell, bool):
+            return _BOOLEAN.replace("{column}", name)
         is_percentage = isinstance(cell, str) and cell.rstrip().endswith("%")
         if is_percentage:
             return "write a percentage as a share: 0.92 for 92 %"

@@ -17,6 +17,7 @@ from raglab.documents import (
     case_sources,
     check_clear,
     chunk_documents,
+    chunk_sources,
     full_source,
     misspelt_sources,
     source_meanings,
@@ -39,7 +40,6 @@ from raglab.store.cells import (
 )
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.hit_columns import (
-    EMPTY_REMEDY,
     HIT_COLUMNS,
     MEASURE_OF_SCORE,
     MEASURES,
@@ -51,6 +51,7 @@ from raglab.store.hit_columns import (
     cut_name,
     hit_places,
     meant_columns,
+    signal_remedy,
 )
 from raglab.store.loaders import hash_corpus
 from raglab.store.record_fields import flat_name
@@ -58,7 +59,18 @@ from raglab.store.trace_checks import MOST_DEPTHS
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.user_warnings import warn_user
-from raglab.values import FLOAT_FIELDS, MOST_HITS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits, document_path
+from raglab.values import (
+    FLOAT_FIELDS,
+    MOST_HITS,
+    SCHEMA_VERSION,
+    TAG_KEYS,
+    Case,
+    Chunk,
+    Corpus,
+    Hits,
+    Status,
+    document_path,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,6 +80,7 @@ MAX_CELLS = 20_000_000  # cases by arms by depths by hits of the longest case: w
 MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits takes, in bytes
 
 _BOUNDS = {"surer": "min", "ask": "max"}  # of a signal, by its direction
+LEAST_ALIKE = 10  # rows or cases that a column must agree with a label in to look like one
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
 
 
@@ -413,6 +426,7 @@ def frame_trace(
         trace = trace.with_signal(
             signal_column.signal.name, _signal_values(cells, at, rank, case_numbers, signal_column), **stated
         )
+        _warn_of_label(cells, signal_column, cases, case_numbers.of_row, chunks, chunk_of_row)
     if score is None and "rank" not in places and np.isnan(measurements["s_rerank"]).all():
         _warn_of_row_order(cells, at, [column for column in user_signals if column.signal.stage != "query"])
     return trace
@@ -435,11 +449,17 @@ def signal_columns(signals: Mapping[str, Mapping[str, str]], name: str) -> tuple
 
 def _signal_column(signal: str, stated: Mapping[str, str], name: str) -> SignalColumn:
     where = Where(name, id=f"signal {signal}")
-    if not isinstance(stated, Mapping) or not {"higher", "unit"} <= stated.keys() <= {"column", *DECLARED}:
-        rule = f"a signal must state higher and unit, and may state column, {', '.join(sorted(DECLARED))}"
+    needed = {"higher", "unit"}
+    if not isinstance(stated, Mapping) or not needed <= stated.keys() <= {"column", *DECLARED}:
+        optional = ", ".join(sorted({"column", *DECLARED} - needed))
+        rule = f"a signal must state higher and unit, and may state {optional}"
         remedy = 'write {"column": "my_score", "higher": "surer", "unit": "probability"}'
-        value = ", ".join(map(str, stated)) if isinstance(stated, Mapping) else shown_value(stated)
-        raise input_error(where, rule, remedy, value or "nothing")
+        value = shown_value(stated)
+        if isinstance(stated, Mapping):
+            lacking = [f"no {key}" for key in sorted(needed - stated.keys())]
+            unknown = [f"an unknown {cut_name(str(key))}" for key in stated if key not in {"column", *DECLARED}]
+            value = " and ".join([*lacking, *unknown]) + (f" beside {', '.join(map(str, stated))}" if stated else "")
+        raise input_error(where, rule, remedy, value)
     column = stated.get("column", signal)
     if not isinstance(column, str):
         raise input_error(where, "column must name a column", "correct it", shown_value(column))
@@ -452,7 +472,7 @@ def _signal_values(
 ) -> NDArray[np.float64]:
     """Values of a signal: of the first hit of each case, arm and depth, [Q, A, D]; of the stage query [Q]."""
     unit, name = signal.signal.unit, signal.column
-    known = {name: measurement(unit.low, unit.high, unit.described, EMPTY_REMEDY)}
+    known = {name: measurement(unit.low, unit.high, unit.described, signal_remedy(unit))}
     values = read_columns(cells, {name: name}, known)[name]
     array = np.array(values, dtype=np.float64)  # None becomes NaN
     if signal.signal.stage == "query":
@@ -463,6 +483,40 @@ def _signal_values(
     leads = rank <= 0  # the first hit, or the one row that says there are none
     values_of[at.cell[leads]] = array[leads]
     return values_of.reshape(at.shape)
+
+
+def _warn_of_label(
+    cells: Cells,
+    signal: SignalColumn,
+    cases: Sequence[Case],
+    case_of_row: Sequence[int],
+    chunks: Sequence[Chunk],
+    chunk_of_row: Sequence[int],
+) -> None:
+    """Warn where a column of 0 and 1 says in all rows whether the hit is an expected one, or the label of the case."""
+    by_row = [(row, value) for row, value in enumerate(cells.of(signal.column)) if value is not None]
+    if {value for _, value in by_row} != {0, 1}:
+        return
+    meanings = _meanings(cases, chunks)
+    fulfilled = chunk_sources(chunks, meanings) if meanings else []
+    of_hits: list[bool] = []  # whether the column is what is expected of the hit, of rows whose case states sources
+    highest: dict[int, bool] = {}  # by case with a label
+    for row, value in by_row:
+        case, chunk = cases[case_of_row[row]], chunk_of_row[row]
+        if meanings and chunk >= 0 and case_sources(case):
+            of_hits.append(bool(value) == (not set(fulfilled[chunk]).isdisjoint(case_sources(case))))
+        if case.expect_status is not None:
+            highest[case_of_row[row]] = highest.get(case_of_row[row], False) or bool(value)
+    of_labels = [value == (cases[place].expect_status == Status.ok.name) for place, value in highest.items()]
+    for agrees, what in ((of_hits, "rows whether the hit is of an expected source"), (of_labels, "cases the label")):
+        if len(agrees) >= LEAST_ALIKE and len(set(agrees)) == 1:
+            warn_user(
+                f"{cells.name}: the column {cut_name(signal.column)} of signal {signal.signal.name} says in "
+                f"{len(agrees):,} of {len(agrees):,} {what}: it looks like the label itself, which a signal would feed "
+                "back to the policy; take it out of signals and write the right hits of each question into "
+                "expect_sources_any (docs/howto/own_hits.md), unless it is known before the answer."
+            )
+            return
 
 
 def _warn_of_row_order(cells: Cells, at: _Rows, signals: Sequence[SignalColumn]) -> None:

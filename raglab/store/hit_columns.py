@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Final, Literal, get_args
 from uuid import UUID
 
 from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, listed_answers
+from raglab.signals import Unit
 from raglab.store.case_frames import AS_TEXT, CASE_COLUMNS, CHUNK_COLUMNS, LOGGED_COLUMNS, OWN_TAG, column_names
 from raglab.store.case_labels import OTHER_NAMES, near_names
 from raglab.store.cells import (
@@ -65,6 +66,18 @@ def _probability_remedy(values: Sequence[float]) -> str:
     if low < 0.0:
         return f"it is a logit? {logit}"
     return f"it is a percentage? divide it by 100{f'; {logit}' if high <= MOST_LOGIT else ''}"
+
+
+def signal_remedy(unit: Unit) -> Callable[[Sequence[float]], str]:
+    """What numbers beyond the range of a signal's unit may be, by these numbers."""
+
+    def remedy(values: Sequence[float]) -> str:
+        is_share = unit.low == 0.0 and unit.high == 1.0
+        if is_share and min(values) >= 0.0 and 1.0 + _A_LITTLE < max(values) <= MOST_PERCENT:
+            return f"it is a percentage? divide it by 100; {EMPTY_REMEDY}"
+        return EMPTY_REMEDY
+
+    return remedy
 
 
 def _distance_remedy(values: Sequence[float]) -> str:
@@ -146,6 +159,7 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 _SLIP = 0.75  # of difflib, above which a name of a column is a slip of another
 _NAMES, _NAME = 30, 40  # columns that a message lists, and characters of each
+_UNKNOWN = 8  # unknown columns that a message lists
 
 
 def cut_name(column: str) -> str:
@@ -164,7 +178,8 @@ def hit_places(
     where = Where(cells.name)
     if score not in (*get_args(Score), None):
         rule = f"score must be one of {', '.join(get_args(Score)[1:])}, or None"
-        remedy = "say what the column holds, or leave score out where its scale is not known"
+        declared = _OWN.replace("{column}", cut_name((columns or {}).get("score", "score")))
+        remedy = f"leave score out where it lies from -1 to 1 and its scale is not known; of any other scale {declared}"
         raise input_error(where, rule, remedy, shown_value(score))
     places, names = column_names(cells, HIT_COLUMNS, columns), field_names(HIT_COLUMNS)
     _check_rivals(cells, columns or {}, places)
@@ -191,15 +206,28 @@ def hit_places(
             raise input_error(where, "score=None says that there is no column score", remedy, "one")
         del places["score"]
     # Unknown columns are refused, not passed over: one may be a measure whose name is misspelt.
-    for column in unknown:
-        remedy = _unknown_remedy(column, cells, columns or {}, places)
-        raise input_error(where, f"columns must be among {', '.join(names)}", remedy, shown_value(column))
+    if unknown:
+        shown, remedy = _unknown_parts(unknown, cells, columns or {}, places)
+        raise input_error(where, f"columns must be among {', '.join(names)}", remedy, shown)
     # The score stands for one of the measures; with that column too, two numbers would claim one place.
     twice = MEASURE_OF_SCORE[score] if score else ""
     if twice in places:
         rule = f"score={score!r} is the {twice}, which must be given once"
         raise input_error(where, rule, f"drop the column {twice}, or say what the score is", f"a column {twice} too")
     return places
+
+
+def _unknown_parts(
+    unknown: Sequence[str], cells: Cells, columns: Mapping[str, str], places: Mapping[str, str]
+) -> tuple[str, str]:
+    """All columns that are none of ours, and what they or the first of them may be; both in words."""
+    remedy = _unknown_remedy(unknown[0], cells, columns, places)
+    if not unknown[1:]:
+        return shown_value(unknown[0]), remedy
+    listed = [cut_name(column) for column in unknown[:_UNKNOWN]]
+    more = f" and {len(unknown) - _UNKNOWN} more" if unknown[_UNKNOWN:] else ""
+    drop_all = "" if more else f"drop all by frame.drop(columns={listed}); "
+    return f"{len(unknown)}: {', '.join(map(shown_value, listed))}{more}", f"{drop_all}the first: {remedy}"
 
 
 def _unknown_remedy(column: str, cells: Cells, columns: Mapping[str, str], places: Mapping[str, str]) -> str:

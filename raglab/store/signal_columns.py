@@ -14,10 +14,31 @@ from numpy.typing import NDArray
 from raglab.plain_arrays import float_array, shown_number, within_range
 from raglab.signals import NAMES, Signal, declared_signal
 from raglab.store.files import Where, input_error, shown_value
+from raglab.user_warnings import warn_user
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def warn_of_percent(signal: Signal, values: NDArray[np.float64]) -> None:
+    """Warn where values of the unit percent are none: outside 0 to 100, or shares from 0 to 1."""
+    known = values[~np.isnan(values)]
+    if signal.unit.name != "percent" or not known.size:
+        return
+    outside = int(((known < 0.0) | (known > 100.0)).sum())
+    ends = f"{known.min():.6g} to {known.max():.6g}"
+    if outside:
+        remedy = "correct them, or state another unit"
+        warn_user(
+            f"signal {signal.name}: {outside:,} of {known.size:,} values of unit 'percent' lie outside 0 to 100, "
+            f"got {ends}; {remedy}."
+        )
+    elif 0.0 < known.max() <= 1.0:
+        remedy = "state unit='share', or multiply them by 100"
+        warn_user(
+            f"signal {signal.name}: all {known.size:,} values of unit 'percent' lie from 0 to 1, got {ends}; {remedy}."
+        )
 
 
 def signal_column(signal: Signal, source: Any, shape: tuple[int, ...], ids: Sequence[str]) -> NDArray[np.float64]:  # noqa: ANN401 - array or Series

@@ -20,7 +20,7 @@ from raglab.signals import declaration, own_signal
 from raglab.store.case_records import hash_cases
 from raglab.store.csv_tables import csv_frame
 from raglab.store.files import Where, input_error, shown_value
-from raglab.store.signal_columns import array_hash, frame_series, signal_column
+from raglab.store.signal_columns import array_hash, frame_series, signal_column, warn_of_percent
 from raglab.store.trace_files import damage_errors, load, parquet_frame, read_cases, save, trace_error
 from raglab.store.trace_merging import TraceError, merge_traces
 from raglab.values import NONE, STATUS_NAMES, Case, Hits, case_positions
@@ -180,6 +180,7 @@ class Trace(values.TraceData):
         column = signal_column(
             signal, signal_values(values, name), self.hits.chunk.shape[:3], [case.id for case in self.cases]
         )
+        warn_of_percent(signal, column)
         known = self.columns.get(name) if self.meta.get("signals", {}).get(name) == declaration(signal) else None
         if known is not None and np.array_equal(known, column, equal_nan=True):
             return self  # so that a cell of a notebook that is run again makes no other trace

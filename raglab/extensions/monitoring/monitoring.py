@@ -40,6 +40,7 @@ from raglab.extensions.monitoring.promises import Promises, certificate_promises
 from raglab.extensions.monitoring.states import MOST_IDS, AlarmProcess, MonitorState, RaisedAlarm
 from raglab.extensions.monitoring.steps import StreamSteps, stream_steps
 from raglab.lab.certification import Certification
+from raglab.misuse import takes
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 
@@ -96,6 +97,7 @@ class Monitor:
         return f"Monitor({self.verdict}: {names}; {self.state.labelled:,} labelled rows)"
 
 
+@takes()
 def monitor(
     certificate: Policy | Certification | Certificate,
     stream: StudyTrace | pd.DataFrame | str | Path,

@@ -1,0 +1,167 @@
+"""Remedies of the doors that a newcomer met: columns, units, bounds and labels given as signals (S2.15, S2.19)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from raglab.extensions.monitoring.monitoring import monitor
+from raglab.store.traces import Trace
+
+CONF = {"higher": "surer", "unit": "percent"}
+
+
+def _frame() -> pd.DataFrame:
+    """Forty questions of three hits, two thirds to answer; `conf` lies from 40 to 95, `right` is of the hits."""
+    rng, rows = np.random.default_rng(0), []
+    for number in range(40):
+        label = "ok" if number % 3 else "refuse"
+        for hit in range(3):
+            right = int(label == "ok" and hit == number % 2)
+            source = f"d{number}-{number % 2}.md" if label == "ok" else None
+            row = (f"question {number}?", f"d{number}-{hit}.md", float(rng.integers(40, 95)), label, right, source)
+            rows.append(row)
+    return pd.DataFrame(rows, columns=["query", "hit_id", "conf", "label", "right", "expect_sources_any"])
+
+
+def _refusal(frame: Any, **how: Any) -> str:
+    with pytest.raises((ValueError, TypeError)) as refused:
+        raglab.trace_from_frame(frame, **how)
+    return str(refused.value)
+
+
+def _warned(frame: pd.DataFrame, signals: Any) -> tuple[Trace, list[str]]:
+    """A trace, and what was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trace = raglab.trace_from_frame(frame, score=None, signals=signals)
+    return trace, [str(warning.message) for warning in caught]
+
+
+class TestColumns:
+    """A refusal states value and remedy."""
+
+    @pytest.mark.parametrize("unit", ["probability", "share"])
+    def test_a_percentage_is_no_share(self, unit: str) -> None:
+        """From 1 to 100 it may be a percentage; beyond it is none."""
+        declared = {"conf": {"higher": "surer", "unit": unit}}
+        frame = _frame().drop(columns="right")
+        remedy = "it is a percentage? divide it by 100"
+        assert remedy in _refusal(frame, score=None, signals=declared)
+        assert remedy not in _refusal(frame.assign(conf=frame["conf"] * 10), score=None, signals=declared)
+
+    def test_a_score_of_another_scale_is_declared(self) -> None:
+        """The remedy of an unknown kind of score leads to a trace."""
+        frame = _frame().drop(columns="right").rename(columns={"conf": "points"})
+        told = _refusal(frame, columns={"score": "points"}, score="bm25")
+        declared = '{"own": {"column": "points", "higher": "surer", "unit": "number"}}'
+        assert f"score=None, signals={declared}" in told
+        trace, _ = _warned(frame, {"own": {"column": "points", "higher": "surer", "unit": "number"}})
+        assert len(trace) == 40
+
+    @pytest.mark.parametrize(
+        ("path", "reader"),
+        [
+            ("x.jsonl", "pandas.read_json('x.jsonl', lines=True)."),
+            ("x.json", "pandas.read_json('x.json')."),
+            ("x.parquet", "pandas.read_parquet('x.parquet')."),
+            ("x.csv", "pandas.read_csv('x.csv')."),
+        ],
+    )
+    def test_a_path_is_read_by_its_end(self, path: str, reader: str) -> None:
+        """Each kind of file has its reader."""
+        assert _refusal(path).endswith(reader)
+
+    @pytest.mark.parametrize(
+        ("stated", "value"),
+        [
+            ({"higher": "surer"}, "got no unit beside higher;"),
+            ({"unit": "number"}, "got no higher beside unit;"),
+            ({**CONF, "low": "0"}, "got an unknown low beside higher, unit, low;"),
+            ({}, "got no higher and no unit;"),
+        ],
+    )
+    def test_the_lacking_key_is_named(self, stated: dict[str, str], value: str) -> None:
+        """Of those that a signal must state."""
+        assert value in _refusal(_frame(), score=None, signals={"conf": stated})
+
+    def test_columns_too_many_are_named_at_once(self) -> None:
+        """One by itself as before; two with how to drop both; of many the first."""
+        frame = _frame().drop(columns="right").assign(hour=3, desk="x")
+        told = _refusal(frame, score=None, signals={"conf": CONF})
+        assert "got 2: 'hour', 'desk'; drop all by frame.drop(columns=['hour', 'desk']); the first: " in told
+        assert "got 'hour'; declare it" in _refusal(frame.drop(columns="desk"), score=None, signals={"conf": CONF})
+        wide = frame.assign(**{f"c{number}": 1 for number in range(20)})
+        assert " and 14 more; the first: " in _refusal(wide, score=None, signals={"conf": CONF})
+
+
+class TestLabels:
+    """A column that repeats a label, given as a signal."""
+
+    @pytest.mark.parametrize("unit", ["number", "probability", "flag"])
+    def test_right_hits_are_told(self, unit: str) -> None:
+        """In all rows of cases with sources; one question that differs in both ways is silent."""
+        signals = {"conf": CONF, "right": {"higher": "surer", "unit": unit}}
+        _, told = _warned(_frame(), signals)
+        assert any("says in 78 of 78 rows whether the hit is of an expected source" in text for text in told)
+        frame = _frame()
+        frame.loc[frame["query"] == "question 1?", "right"] = 0
+        assert not any("looks like the label" in text for text in _warned(frame, signals)[1])
+
+    def test_the_label_is_told_either_way(self) -> None:
+        """Whether 1 is to answer or to refuse; a column without a label to agree with is silent."""
+        plain = _frame().drop(columns=["right", "expect_sources_any"])
+        for label in ("ok", "refuse"):
+            signals = {"known": {"higher": "surer" if label == "ok" else "ask", "unit": "number"}, "conf": CONF}
+            frame = plain.assign(known=(plain["label"] == label).astype(int))
+            assert any("says in 40 of 40 cases the label" in text for text in _warned(frame, signals)[1])
+            unlabelled = _warned(frame.drop(columns="label"), signals)[1]
+            assert not any("looks like the label" in text for text in unlabelled)
+
+    def test_booleans_have_a_remedy(self) -> None:
+        """Which is no matter of quotes."""
+        frame = _frame()
+        signals = {"conf": CONF, "right": {"higher": "surer", "unit": "number"}}
+        told = _refusal(frame.assign(right=frame["right"] == 1), score=None, signals=signals)
+        assert "got False; is it whether the hit or its answer is right?" in told
+        assert 'frame["right"].astype(float)' in told
+
+
+class TestScale:
+    """Percentages beside shares."""
+
+    def test_values_of_percent(self) -> None:
+        """Outside 0 to 100 and all within 0 to 1 they are told with their number; from 40 to 95 not."""
+        frame = _frame().drop(columns="right")
+        wide = _warned(frame.assign(conf=frame["conf"] * 10), {"conf": CONF})[1]
+        shares = _warned(frame.assign(conf=frame["conf"] / 100), {"conf": CONF})[1]
+        assert any("40 of 40 values of unit 'percent' lie outside 0 to 100, got 4" in text for text in wide)
+        assert any("all 40 values of unit 'percent' lie from 0 to 1" in text for text in shares)
+        assert not any("of unit 'percent'" in text for text in _warned(frame, {"conf": CONF})[1])
+
+    def test_a_bound_of_another_scale_is_told(self) -> None:
+        """By `decide` and by `tune`, with the range; not the start, nor a bound just below the least value."""
+        trace, _ = _warned(_frame().drop(columns="right"), {"conf": CONF})
+        start = raglab.lab.starting_policy(trace)
+        typed = start.replace("signals.conf.min", 0.55)
+        told = r"gate signals\.conf fires on none of 40 cases, .*: min is 0\.55, signal conf is 4\d to \d\d;"
+        with pytest.warns(UserWarning, match=told):
+            raglab.decide(trace, typed)
+        with pytest.warns(UserWarning, match=f"compares as typed: {told}"):
+            result = raglab.tune(trace, candidates={"typed": typed}, trials=2)
+        assert any("compares as typed: gate signals.conf fires on none" in note for note in result.notes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            raglab.decide(trace, start)
+            raglab.decide(trace, start.replace("signals.conf.min", 38.0))
+
+
+def test_monitor_lists_what_it_takes() -> None:
+    """A keyword that it does not have is answered with those that it has."""
+    with pytest.raises(TypeError, match=r"^monitor has no argument targets; it takes certificate, stream, delta, "):
+        monitor(raglab.Policy.load(), pd.DataFrame(), targets={})  # type: ignore[call-arg]
