@@ -1356,7 +1356,7 @@ def test_the_fused_gate_has_its_line() -> None:
 
 @pytest.mark.slow
 def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path: Path) -> None:
-    """Of another arm, or of candidates that a sequence did not reach."""
+    """Of another arm, or of candidates that a sequence did not reach; of too few cases it was no test."""
     trace = labelled(3, {"tune": 80, "certify": 120})
     result = tune(trace, trials=4)
     certified = certify_policy(trace, result.policy, targets={RISK: 0.8})
@@ -1367,6 +1367,11 @@ def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path: Path
     stopped = certified._replace(policy=None, table=table)
     with pytest.raises(ValueError, match="certification must be of the selected policy"):
         result.report(tmp_path / "page.html", certification=stopped)
+    few = certify_best(trace, [result.policy], targets={RISK: 0.001})
+    page = result.report(tmp_path / "page.html", certification=few).read_text(encoding="utf-8")
+    shown = html.unescape(page.partition("<nav")[0]).replace("\xa0", " ")
+    assert "was tested" not in shown
+    assert "so few certify nothing, and no look was taken at them" in shown
 
 
 def test_no_certificate_is_proposed_on_cases_that_a_policy_learned_from(tmp_path: Path) -> None:

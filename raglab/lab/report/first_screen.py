@@ -479,6 +479,9 @@ def _next_step(on: Standing) -> Fact:
         texts["in sample"] = (
             f"Load {subject} for what is promised. What it saves shows on cases of a split report only: label some."
         )
+    elif judged.refusal and not judged.is_tested:
+        few = "Label more questions of split certify: so few certify nothing, and no look was taken at them."
+        texts |= {"use": f"Load {subject}, without a promise. {few}", "in sample": few}
     elif judged.refusal:
         texts["use"] = f"Load {subject}, without a promise. {LOOK}"
         texts["in sample"] = f"Judge {subject} on cases that nothing was fitted or chosen on. {LOOK}"

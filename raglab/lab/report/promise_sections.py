@@ -61,7 +61,7 @@ def promise_line(judged: ReportData) -> tuple[str, Mark]:
     if defect := certificate_defect(judged.policies[judged.subject]):
         return f"Nothing: {subject} holds a certificate that is not valid: {defect}", "bad"
     if certificate is None and judged.refusal:
-        return f"Nothing: {subject} was tested and is {judged.refusal}.", ""
+        return f"Nothing: {subject} {'was tested and is' if judged.is_tested else 'is'} {judged.refusal}.", ""
     if certificate is None:
         text = f"Nothing: {subject} holds no certificate. What this page shows holds for its cases, not for others."
         return text, ""

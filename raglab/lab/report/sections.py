@@ -118,6 +118,11 @@ class ReportData(NamedTuple):
         return "" if self.failed is None else self.failed.certificate.reason
 
     @property
+    def is_tested(self) -> bool:
+        """Whether the certification that failed looked at its cases; where they are too few it takes no look."""
+        return self.failed is not None and self.failed.certificate.looks > 0
+
+    @property
     def place(self) -> str:
         """The page with the split that its cases belong to."""
         splits = [cut_text(name) for name in self.trace.counted()]
