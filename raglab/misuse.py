@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
 from numbers import Number
-from pathlib import PurePath
+from pathlib import PurePosixPath
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from raglab.bandit.environments import Table
@@ -426,7 +426,7 @@ def _kind_message(function: str, name: str, values: Mapping[str, object], kinds:
     got = kind_of(value)
     remedy = _REMEDIES.get((wanted, got), _MAKE[wanted]).format(repr(str(value)))
     if (wanted, got) == ("frame", "path"):
-        reader = _READERS.get(PurePath(str(value)).suffix.lower(), "pandas.read_csv({})")
+        reader = _READERS.get(PurePosixPath(str(value)).suffix.lower(), "pandas.read_csv({})")
         remedy = f"read it first: {reader.format(repr(str(value)))}"
     return f"{function}: {name} must be {_SINGULAR[wanted]}, got {_described(value, got)}; {remedy}."
 

@@ -90,8 +90,8 @@ def idle_text(decisions: CaseVerdicts) -> str:
         far["max"] = unit.high > bound.thresholds.get("max", ends[1]) > ends[1] + aside
         if all(far[key] for key in bound.thresholds):
             stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
-            seen = f"{bound.label} is {decimals(ends[0])} to {decimals(ends[1])}"
-            text = f"gate {SIGNALS}.{name} fires on none of {n:,} cases, and no other gate does: {stated}, {seen}"
+            extent = f"{bound.label} is {decimals(ends[0])} to {decimals(ends[1])}"
+            text = f"gate {SIGNALS}.{name} fires on none of {n:,} cases, and no other gate does: {stated}, {extent}"
             return f"{text}; write the bound on the scale of these values, or let raglab.tune(trace) move it."
     return ""
 
