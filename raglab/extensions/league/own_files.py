@@ -28,7 +28,7 @@ VERDICTS = {"1": True, "yes": True, "true": True, "0": False, "no": False, "fals
 SHOWN_NAMES = 200  # characters of names in a note
 _NUMBER = re.compile(r"[+-]?((0|[1-9]\d*)\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
 _CODE = re.compile(r"0\d+")  # a whole number with a leading zero is a name
-_POINT = re.compile(r"-?\d+\.\d+")
+_POINT = re.compile(r"-?(?<!\d)\d+\.\d+")
 
 Numbers = NDArray[np.float64]
 

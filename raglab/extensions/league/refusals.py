@@ -22,8 +22,8 @@ from raglab.characters import usual_forms
 # What a server writes where no model replied.
 _FAILED = re.compile(r"unable to generate (?:a )?response\.?")
 # Orders and questions to the reader: both permitted replies in one breath, a condition, the question.
-_YES = r"[\"'«(]*yes\b[\"'».,)]*(?: (?:the )?answer is present)?[\"'».,)]*"
-_UNKNOWN = r"[\"'«(]*i (?:don't|do not|don')(?: know)?"
+_YES = r"(?<![\"'«(])[\"'«(]*yes\b[\"'».,)]*(?: (?:the )?answer is present)?[\"'».,)]*"
+_UNKNOWN = r"(?<![\"'«(])[\"'«(]*i (?:don't|do not|don')(?: know)?"
 _OR = r"(?:\bor|/)\W*(?:with )?"
 _ECHOES = re.compile(
     rf"\b(?:respond|answer|reply)\b[^.?!]{{0,200}}?{_YES}[^?!]{{0,160}}?{_OR}(?:{_UNKNOWN}|no\b)[^.?!]{{0,160}}"
