@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 import raglab
-from raglab.extensions.monitoring.monitoring import monitor
 from raglab.store.traces import Trace
 
 CONF = {"higher": "surer", "unit": "percent"}
@@ -159,9 +158,3 @@ class TestScale:
             warnings.simplefilter("error")
             raglab.decide(trace, start)
             raglab.decide(trace, start.replace("signals.conf.min", 38.0))
-
-
-def test_monitor_lists_what_it_takes() -> None:
-    """A keyword that it does not have is answered with those that it has."""
-    with pytest.raises(TypeError, match=r"^monitor has no argument targets; it takes certificate, stream, delta, "):
-        monitor(raglab.Policy.load(), pd.DataFrame(), targets={})  # type: ignore[call-arg]
