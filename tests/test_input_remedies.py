@@ -57,9 +57,9 @@ class TestColumns:
     def test_a_score_of_another_scale_is_declared(self) -> None:
         """The remedy of an unknown kind of score leads to a trace."""
         frame = _frame().drop(columns="right").rename(columns={"conf": "points"})
-        told = _refusal(frame, columns={"score": "points"}, score="bm25")
+        message = _refusal(frame, columns={"score": "points"}, score="bm25")
         declared = '{"own": {"column": "points", "higher": "surer", "unit": "number"}}'
-        assert f"score=None, signals={declared}" in told
+        assert f"score=None, signals={declared}" in message
         trace, _ = _warned(frame, {"own": {"column": "points", "higher": "surer", "unit": "number"}})
         assert len(trace) == 40
 
@@ -92,8 +92,8 @@ class TestColumns:
     def test_columns_too_many_are_named_at_once(self) -> None:
         """One by itself as before; two with how to drop both; of many the first."""
         frame = _frame().drop(columns="right").assign(hour=3, desk="x")
-        told = _refusal(frame, score=None, signals={"conf": CONF})
-        assert "got 2: 'hour', 'desk'; drop all by frame.drop(columns=['hour', 'desk']); the first: " in told
+        message = _refusal(frame, score=None, signals={"conf": CONF})
+        assert "got 2: 'hour', 'desk'; drop all by frame.drop(columns=['hour', 'desk']); the first: " in message
         assert "got 'hour'; declare it" in _refusal(frame.drop(columns="desk"), score=None, signals={"conf": CONF})
         wide = frame.assign(**{f"c{number}": 1 for number in range(20)})
         assert " and 14 more; the first: " in _refusal(wide, score=None, signals={"conf": CONF})
@@ -106,8 +106,8 @@ class TestLabels:
     def test_right_hits_are_told(self, unit: str) -> None:
         """In all rows of cases with sources; one question that differs in both ways is silent."""
         signals = {"conf": CONF, "right": {"higher": "surer", "unit": unit}}
-        _, told = _warned(_frame(), signals)
-        assert any("says in 78 of 78 rows whether the hit is of an expected source" in text for text in told)
+        _, messages = _warned(_frame(), signals)
+        assert any("says in 78 of 78 rows whether the hit is of an expected source" in text for text in messages)
         frame = _frame()
         frame.loc[frame["query"] == "question 1?", "right"] = 0
         assert not any("looks like the label" in text for text in _warned(frame, signals)[1])
@@ -126,16 +126,16 @@ class TestLabels:
         """Which is no matter of quotes."""
         frame = _frame()
         signals = {"conf": CONF, "right": {"higher": "surer", "unit": "number"}}
-        told = _refusal(frame.assign(right=frame["right"] == 1), score=None, signals=signals)
-        assert "got False; is it whether the hit or its answer is right?" in told
-        assert 'frame["right"].astype(float)' in told
+        message = _refusal(frame.assign(right=frame["right"] == 1), score=None, signals=signals)
+        assert "got False; is it whether the hit or its answer is right?" in message
+        assert 'frame["right"].astype(float)' in message
 
 
 class TestScale:
     """Percentages beside shares."""
 
     def test_values_of_percent(self) -> None:
-        """Outside 0 to 100 and all within 0 to 1 they are told with their number; from 40 to 95 not."""
+        """Outside 0 to 100 and all within 0 to 1 a warning counts them; from 40 to 95 there is none."""
         frame = _frame().drop(columns="right")
         wide = _warned(frame.assign(conf=frame["conf"] * 10), {"conf": CONF})[1]
         shares = _warned(frame.assign(conf=frame["conf"] / 100), {"conf": CONF})[1]
@@ -148,10 +148,10 @@ class TestScale:
         trace, _ = _warned(_frame().drop(columns="right"), {"conf": CONF})
         start = raglab.lab.starting_policy(trace)
         typed = start.replace("signals.conf.min", 0.55)
-        told = r"gate signals\.conf fires on none of 40 cases, .*: min is 0\.55, signal conf is 4\d to \d\d;"
-        with pytest.warns(UserWarning, match=told):
+        message = r"gate signals\.conf fires on none of 40 cases, .*: min is 0\.55, signal conf is 4\d to \d\d;"
+        with pytest.warns(UserWarning, match=message):
             raglab.decide(trace, typed)
-        with pytest.warns(UserWarning, match=f"compares as typed: {told}"):
+        with pytest.warns(UserWarning, match=f"compares as typed: {message}"):
             result = raglab.tune(trace, candidates={"typed": typed}, trials=2)
         assert any("compares as typed: gate signals.conf fires on none" in note for note in result.notes)
         with warnings.catch_warnings():

@@ -50,7 +50,7 @@ MANY = "Of 20 intervals of a true difference of 0, one misses it on average; a v
 
 
 class TableLayout(NamedTuple):
-    """TableLayout of a published repository: its name, what its folder holds, how it is known, and its rows.
+    """Layout of a published repository: its name, what its folder holds, how it is known, and its rows.
 
     owns: names of the folders in it that are its own; others may hold further tables.
     ignored: sentence that counts the files of the layout that are not read.
